@@ -5,14 +5,15 @@ Figures are the vendors' public ones for the part named, unless a chip's record 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import Final
+
+import msgspec
+from msgspec.structs import replace
 
 from amk.errors import BadOptionError, TargetArchMismatchError, UnknownArchError, UnknownTargetError
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Target:
+class Target(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One chip, as the compiler sees it.
 
     Attributes
@@ -60,6 +61,9 @@ MB: Final = 1024 * KB
 GBPS: Final = 1_000_000_000
 
 ARCHS: Final = ("cpu", "sm_80", "sm_90", "sm_120")
+
+# The most shared memory one block of the architecture may ask for (CUDA C++ Programming Guide, technical specifications).
+ARCH_SHARED_MEMORY_BYTES: Final = {"cpu": 1 * MB, "sm_80": 163 * KB, "sm_90": 227 * KB, "sm_120": 99 * KB}
 
 _CPU = Target(
     name="cpu",
