@@ -1,0 +1,1 @@
+"""From a validated schedule to CUDA source and a cubin."""

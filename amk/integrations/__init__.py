@@ -1,0 +1,1 @@
+"""Drop-in use from other libraries."""

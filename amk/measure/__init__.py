@@ -1,0 +1,1 @@
+"""Benchmarks, profiles, quality and limits: what is measured, and how."""

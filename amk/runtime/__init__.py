@@ -1,0 +1,1 @@
+"""Devices, weights, launches, sessions and generation: everything that happens after compiling."""
