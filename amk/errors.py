@@ -91,7 +91,9 @@ class ContextOverflowError(UsageError):
     what = (
         "a prompt of {prompt} tokens and {new} new ones need {need} positions, but this model was compiled for {limit}"
     )
-    mend = "shorten the prompt, lower max_new_tokens, or compile with max_context>={need} (the model allows {model_limit})"
+    mend = (
+        "shorten the prompt, lower max_new_tokens, or compile with max_context>={need} (the model allows {model_limit})"
+    )
 
 
 class TokenIdError(UsageError):

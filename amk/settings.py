@@ -57,7 +57,9 @@ def settings() -> Settings:
     """
     level = os.environ.get("AMK_LOG", "warning").lower()
     if level not in LOG_LEVELS:
-        raise BadSettingError(variable="AMK_LOG", value=level, why="unknown level", fix="one of " + ", ".join(LOG_LEVELS))
+        raise BadSettingError(
+            variable="AMK_LOG", value=level, why="unknown level", fix="one of " + ", ".join(LOG_LEVELS)
+        )
     home = os.environ.get("AMK_HOME")
     if home is not None and not home.strip():
         raise BadSettingError(variable="AMK_HOME", value=home, why="it is empty", fix="a folder")

@@ -8,12 +8,13 @@ knows of workers, tiles or HuggingFace.
 from __future__ import annotations
 
 import hashlib
+from typing import Final, Literal
 
 import msgspec
 
 from amk.ir.record import Record
 
-GRAPH_VERSION = 1
+GRAPH_VERSION: Final = 1
 
 
 class WeightTensor(Record):
@@ -136,7 +137,7 @@ class Graph(Record):
     rope: RopeTable
     tensors: tuple[WeightTensor, ...]
     ops: tuple[AnyOp, ...]
-    version: int = GRAPH_VERSION
+    version: Literal[1] = GRAPH_VERSION
 
     def tensor(self, name: str) -> WeightTensor:
         """The tensor called ``name``; KeyError if the graph has none."""

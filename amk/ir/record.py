@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import dataclass_transform
+
 import msgspec
 
 
-class Record(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A frozen dataclass that also reads and writes itself as strict JSON.
+@dataclass_transform(frozen_default=True, field_specifiers=(msgspec.field,))
+class Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """A frozen dataclass that also reads and writes itself as strict JSON; fields at their default are left out.
 
     msgspec is used rather than ``dataclasses`` because the formats need tagged unions, unknown fields refused, and
     schedules of tens of thousands of tasks read in a fraction of a second.

@@ -11,7 +11,7 @@ import json
 from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import msgspec
 
@@ -93,6 +93,7 @@ class Schedule(Record, dict=True):
         ``pos0 + S*m <= max_context`` and ``S <= steps_max``.
     """
 
+    version: int
     target: Target
     symbols: tuple[Symbol, ...]
     buffers: tuple[Buffer, ...]
@@ -101,7 +102,6 @@ class Schedule(Record, dict=True):
     queues: tuple[Queue, ...]
     max_context: Annotated[int, msgspec.Meta(ge=1, lt=2**31)]
     steps_max: Annotated[int, msgspec.Meta(ge=1, lt=2**31)]
-    version: int = SCHEDULE_VERSION
     devices: int = 1
     sequences: int = 1
 
@@ -157,18 +157,18 @@ class Schedule(Record, dict=True):
         if len(data) > MAX_FILE_BYTES:
             raise malformed(f"it has {len(data)} bytes, more than {MAX_FILE_BYTES}")
         try:
-            tree = json.loads(data, object_pairs_hook=_unique, parse_constant=_refuse_constant)
+            found = msgspec.json.decode(data, type=_Version).version
+            if found != SCHEDULE_VERSION:
+                raise ScheduleVersionError(path=path, found=found, version=SCHEDULE_VERSION)
+            schedule = msgspec.json.decode(data, type=cls, strict=True)
+            # A file in canonical form cannot repeat a key; any other is looked at the slow way.
+            if schedule.to_json() != data:
+                json.loads(data, object_pairs_hook=_unique)
         except RecursionError:
             raise malformed("it is nested too deeply") from None
-        except ValueError as error:
+        except (msgspec.MsgspecError, ValueError) as error:
             raise malformed(error) from None
-        found = tree.get("version", SCHEDULE_VERSION) if isinstance(tree, dict) else SCHEDULE_VERSION
-        if type(found) is not int or found != SCHEDULE_VERSION:
-            raise ScheduleVersionError(path=path, found=found, version=SCHEDULE_VERSION)
-        try:
-            return msgspec.convert(tree, type=cls, strict=True)
-        except msgspec.ValidationError as error:
-            raise malformed(error) from None
+        return schedule
 
     @classmethod
     def load(cls, path: Path) -> Schedule:
@@ -181,14 +181,14 @@ class Schedule(Record, dict=True):
         return cls.from_json(data, path=path)
 
 
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    tree = dict(pairs)
-    if len(tree) != len(pairs):
-        seen: set[str] = set()
-        twice = next(key for key, _ in pairs if key in seen or seen.add(key))
+def _unique(pairs: list[tuple[str, object]]) -> None:
+    keys = [key for key, _ in pairs]
+    if len(set(keys)) != len(keys):
+        twice = next(key for key in keys if keys.count(key) > 1)
         raise ValueError(f"the key {twice!r} occurs twice in one object")
-    return tree
 
 
-def _refuse_constant(name: str) -> float:
-    raise ValueError(f"{name} is not a number JSON knows")
+class _Version(msgspec.Struct):
+    """The one field that is read first; the others are skipped."""
+
+    version: int

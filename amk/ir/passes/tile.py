@@ -1,0 +1,244 @@
+"""tile: Program -> Tiled. Choose the buffers, and cut each hop into tasks that no worker owns yet."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from amk.ir.buffers import Buffer, Dtype, Kind, Operand, Source
+from amk.ir.hops import AttentionHop, GemvHop, Hop, Program, SampleHop
+from amk.ir.tasks import (
+    AddResidual,
+    AnyKind,
+    Argmax,
+    Attention,
+    Epilogue,
+    Gemv,
+    MergeSplits,
+    Norm,
+    Prologue,
+    Sample,
+    SiluMul,
+    Store,
+)
+from amk.target import Target
+
+TILE_ROWS = 8
+EOS_SLOTS = 16
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TiledHop:
+    """A hop's tasks, in the order of their rows or heads. ``name`` is the hop's."""
+
+    name: str
+    tasks: tuple[AnyKind, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tiled:
+    """All hops cut into tasks, and every buffer they name."""
+
+    buffers: tuple[Buffer, ...]
+    hops: tuple[TiledHop, ...]
+    max_context: int
+    tokens_per_pass: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tile:
+    """Options of the pass.
+
+    Attributes
+    ----------
+    max_context
+        Positions the KV cache holds.
+    tokens_per_pass
+        Most rows of a step.
+    kv_dtype
+        How k and v are kept.
+    splits_max
+        Most runs the past of one KV head is cut into. The reader merges them, each O worker on its own, which stays
+        cheap up to four.
+    """
+
+    max_context: int
+    tokens_per_pass: int = 8
+    kv_dtype: Literal["f32", "bf16"] = "f32"
+    splits_max: int = 4
+
+    def run(self, program: Program, target: Target) -> Tiled:
+        """Cut ``program`` for the workers of ``target``."""
+        return _Tiler(self, program, target).tiled()
+
+    def splits(self, kv_heads: int, target: Target) -> int:
+        """Runs of the past per KV head: as many as leave every worker at most one, within the option's bound."""
+        return max(1, min(self.splits_max, target.workers // kv_heads))
+
+
+def pieces(rows: int, workers: int, *, tile_rows: int = TILE_ROWS) -> list[tuple[int, int]]:
+    """Cut ``[0, rows)`` into at most ``workers`` runs of whole tiles, as even as whole tiles allow, longest first."""
+    tiles = -(-rows // tile_rows)
+    count = min(workers, tiles)
+    base, longer = divmod(tiles, count)
+    cuts = [0]
+    for piece in range(count):
+        cuts.append(cuts[-1] + (base + (piece < longer)) * tile_rows)
+    cuts[-1] = rows
+    return list(zip(cuts[:-1], cuts[1:], strict=True))
+
+
+class _Tiler:
+    def __init__(self, options: Tile, program: Program, target: Target) -> None:
+        self.options = options
+        self.program = program
+        self.target = target
+        self.buffers: dict[str, Buffer] = {}
+        # The residual stream lives in one buffer, updated in place; each update is a version of the step. The first
+        # value is the last step's final version: the embedding that its sampler wrote.
+        stream = [hop.out for hop in program.hops if isinstance(hop, GemvHop) and hop.epilogue == "add_residual"]
+        self.residual = {value: Operand(buffer="hidden", version=v) for v, value in enumerate(stream)}
+        self.residual[program.embedded] = Operand(buffer="hidden", version=len(stream), lag=1)
+        self.stored: dict[str, Operand] = {}
+        self.merges: dict[str, MergeSplits] = {}
+
+    def add(
+        self, name: str, kind: Kind, dtype: Dtype, *shape: int, versions: int = 1, source: Source | None = None
+    ) -> None:
+        """Declare a buffer; every layer that reuses it declares it again, alike."""
+        self.buffers[name] = Buffer(id=name, kind=kind, dtype=dtype, shape=shape, versions=versions, source=source)
+
+    def tiled(self) -> Tiled:
+        t, context = self.options.tokens_per_pass, self.options.max_context
+        self.add("hidden", "state", "f32", t, self.program.hidden, versions=len(self.residual))
+        self.add("rope", "const", "f32", context, 2, self.program.head_dim // 2)
+        self.add("prompt", "input", "i32", context)
+        self.add("prompt_length", "input", "i32", 1)
+        self.add("eos", "input", "i32", EOS_SLOTS)
+        self.add("token", "output", "i32", context + 1)
+        self.add("stop", "state", "i32", 1)
+        hops = tuple(TiledHop(name=hop.name, tasks=self.tasks(hop)) for hop in self.program.hops)
+        return Tiled(buffers=tuple(self.buffers.values()), hops=hops, max_context=context, tokens_per_pass=t)
+
+    def tasks(self, hop: Hop) -> tuple[AnyKind, ...]:
+        match hop:
+            case GemvHop():
+                return self.gemv(hop)
+            case AttentionHop():
+                return self.attention(hop)
+            case SampleHop():
+                return self.sample(hop)
+
+    def gemv(self, hop: GemvHop) -> tuple[AnyKind, ...]:
+        weight = self.weight(hop)
+        prologue: Prologue | None = None
+        if hop.norm:
+            self.add(hop.norm.gain, "const", "f32", hop.k, source=Source(tensors=(hop.norm.gain,)))
+            prologue = Norm(gain=hop.norm.gain, eps=hop.norm.eps)
+        x = self.operand(hop.x)
+        prologue = prologue or self.merges.get(hop.x)
+        cuts = pieces(hop.rows, self.target.workers)
+        return tuple(
+            Gemv(
+                x=x,
+                k=hop.k,
+                weight=weight,
+                rows=rows,
+                prologue=prologue,
+                epilogue=self.epilogue(hop, slot=slot, slots=len(cuts)),
+                x_rows="last" if hop.epilogue == "argmax" else "all",
+            )
+            for slot, rows in enumerate(cuts)
+        )
+
+    def epilogue(self, hop: GemvHop, *, slot: int, slots: int) -> Epilogue:
+        t = self.options.tokens_per_pass
+        match hop.epilogue:
+            case "store":
+                return Store(out=self.activation("qkv", hop, t, hop.rows))
+            case "silu_mul":
+                return SiluMul(out=self.activation("mlp", hop, t, hop.rows // 2))
+            case "add_residual":
+                assert hop.residual is not None
+                return AddResidual(residual=self.residual[hop.residual], out=self.residual[hop.out])
+            case "argmax":
+                self.add("logits", "output", "f32", hop.rows)
+                self.add("best_value", "activation", "f32", slots)
+                self.add("best_index", "activation", "i32", slots)
+                return Argmax(
+                    logits=Operand(buffer="logits"),
+                    value=Operand(buffer="best_value"),
+                    index=Operand(buffer="best_index"),
+                    slot=slot,
+                    prompt_length="prompt_length",
+                )
+
+    def attention(self, hop: AttentionHop) -> tuple[AnyKind, ...]:
+        t, width = self.options.tokens_per_pass, hop.heads * hop.head_dim
+        splits = self.options.splits(hop.kv_heads, self.target)
+        out, stats = self.activation("attn", hop, *((splits, t, width) if splits > 1 else (t, width))), None
+        if splits > 1:
+            self.add("attn_stats", "activation", "f32", splits, t, hop.heads, 2, versions=self.program.layers)
+            stats = Operand(buffer="attn_stats", version=hop.layer)
+            self.merges[hop.out] = MergeSplits(stats=stats, splits=splits, heads=hop.heads)
+        cache = {name: f"L{hop.layer}.{name}_cache" for name in ("k", "v")}
+        for name in cache.values():
+            self.add(name, "kv", self.options.kv_dtype, hop.kv_heads, self.options.max_context, hop.head_dim)
+        return tuple(
+            Attention(
+                qkv=self.operand(hop.qkv),
+                k_cache=cache["k"],
+                v_cache=cache["v"],
+                rope="rope",
+                out=out,
+                stats=stats,
+                kv_head=kv_head,
+                split=split,
+                splits=splits,
+                heads=hop.heads,
+                kv_heads=hop.kv_heads,
+                head_dim=hop.head_dim,
+                scale=hop.scale,
+            )
+            for kv_head in range(hop.kv_heads)
+            for split in range(splits)
+        )
+
+    def sample(self, hop: SampleHop) -> tuple[AnyKind, ...]:
+        if hop.table not in self.buffers:
+            source = Source(tensors=(hop.table,))
+            self.add(hop.table, "weight", "bf16", self.program.vocab, self.program.hidden, source=source)
+        first = self.residual[self.program.embedded]
+        kind = Sample(
+            value=Operand(buffer="best_value"),
+            index=Operand(buffer="best_index"),
+            slots=self.buffers["best_value"].shape[0],
+            prompt="prompt",
+            prompt_length="prompt_length",
+            eos="eos",
+            table=hop.table,
+            hidden=self.program.hidden,
+            token=Operand(buffer="token"),
+            stop=Operand(buffer="stop"),
+            next_hidden=Operand(buffer=first.buffer, version=first.version),
+        )
+        return (kind,)
+
+    def weight(self, hop: GemvHop) -> str:
+        """The buffer of the hop's matrix; one tensor keeps its own name, so that a tied table is stored once."""
+        name = hop.weights[0] if len(hop.weights) == 1 else f"{hop.name}.weight"
+        source = Source(tensors=hop.weights, arrange=hop.arrange)
+        self.buffers[name] = Buffer(
+            id=name, kind="weight", dtype="bf16", shape=(hop.rows, hop.k), layout="gemv8x32", source=source
+        )
+        return name
+
+    def operand(self, value: str) -> Operand:
+        """Where a graph value is read."""
+        return self.residual.get(value) or self.stored[value]
+
+    def activation(self, buffer: str, hop: GemvHop | AttentionHop, *shape: int) -> Operand:
+        """A buffer that every layer reuses; the layer is the version."""
+        self.add(buffer, "activation", "f32", *shape, versions=self.program.layers)
+        self.stored[hop.out] = Operand(buffer=buffer, version=hop.layer)
+        return self.stored[hop.out]
