@@ -1,0 +1,63 @@
+"""Shared by all tests: no network, one thread a worker, and a way to run the command line as a user does."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+# Before anything imports torch or huggingface_hub, which read these once. Several workers that each start a thread a
+# core are slower than one; and a test that needs the network is a test of the network.
+os.environ["HF_HUB_OFFLINE"] = "1"
+os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+if "PYTEST_XDIST_WORKER" in os.environ:
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+
+Run = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+@pytest.fixture
+def amk_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty ``AMK_HOME`` of the test's own."""
+    home = tmp_path / "amk-home"
+    monkeypatch.setenv("AMK_HOME", str(home))
+    return home
+
+
+@pytest.fixture
+def run_python() -> Run:
+    """Run a program in a fresh interpreter: ``run_python("import amk")``; keywords go to the environment."""
+
+    def run(program: str, **environment: str) -> subprocess.CompletedProcess[str]:
+        return _run([sys.executable, "-c", program], environment)
+
+    return run
+
+
+@pytest.fixture
+def run_amk() -> Run:
+    """Run ``amk`` with these words in a process of its own; keywords go to the environment."""
+
+    def run(*words: str, **environment: str) -> subprocess.CompletedProcess[str]:
+        return _run([sys.executable, "-m", "amk.cli.app", *words], environment)
+
+    return run
+
+
+def _run(command: list[str], environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        command,
+        cwd=ROOT,
+        env={**os.environ, **environment},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
