@@ -62,7 +62,7 @@ GBPS: Final = 1_000_000_000
 
 ARCHS: Final = ("cpu", "sm_80", "sm_90", "sm_120")
 
-# The most shared memory one block of the architecture may ask for (CUDA C++ Programming Guide, technical specifications).
+# The most shared memory a block of the architecture may ask for (CUDA C++ Programming Guide, compute capabilities).
 ARCH_SHARED_MEMORY_BYTES: Final = {"cpu": 1 * MB, "sm_80": 163 * KB, "sm_90": 227 * KB, "sm_120": 99 * KB}
 
 _CPU = Target(

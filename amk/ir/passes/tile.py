@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Literal
 
 from amk.ir.buffers import Buffer, Dtype, Kind, Operand, Source
@@ -85,7 +86,7 @@ def pieces(rows: int, workers: int, *, tile_rows: int = TILE_ROWS) -> list[tuple
     for piece in range(count):
         cuts.append(cuts[-1] + (base + (piece < longer)) * tile_rows)
     cuts[-1] = rows
-    return list(zip(cuts[:-1], cuts[1:], strict=True))
+    return list(pairwise(cuts))
 
 
 class _Tiler:

@@ -1,0 +1,1 @@
+"""The reference machine: runs any Schedule on the CPU, in any legal order, with torch semantics per task kind."""

@@ -1,0 +1,51 @@
+"""The machine's memory: one torch tensor a buffer, filled from a checkpoint.
+
+Weights are bf16 values held in float32, so that products are exact and sums are float32, as in the kernel.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from amk.ir.buffers import Buffer, Dtype
+from amk.ir.layout import arrange
+from amk.ir.schedule import Schedule
+
+Memory = dict[str, torch.Tensor]
+LoadTensor = Callable[[str], torch.Tensor]
+LoadRope = Callable[[int], NDArray[np.float32]]
+
+_HELD_AS: dict[Dtype, torch.dtype] = {"bf16": torch.float32, "f32": torch.float32, "i32": torch.int32}
+
+
+def allocate(schedule: Schedule, load: LoadTensor, rope: LoadRope) -> Memory:
+    """Every buffer of ``schedule``, in its logical shape.
+
+    Parameters
+    ----------
+    load
+        Checkpoint tensor by name, in the file's dtype; weights are rounded to bf16 once, gains kept in float32.
+    rope
+        Positions -> [positions, 2, head_dim/2] cos and sin.
+    """
+    return {buffer.id: _fill(buffer, load, rope) for buffer in schedule.buffers}
+
+
+def _fill(buffer: Buffer, load: LoadTensor, rope: LoadRope) -> torch.Tensor:
+    if buffer.source is not None:
+        parts = [load(name) for name in buffer.source.tensors]
+        if buffer.dtype == "bf16":
+            parts = [part.to(torch.bfloat16) for part in parts]
+        whole = arrange([part.to(torch.float32).numpy() for part in parts], buffer.source.arrange)
+        return torch.from_numpy(np.ascontiguousarray(whole)).reshape(buffer.shape)
+    if buffer.kind == "const":
+        return torch.from_numpy(rope(buffer.shape[0])).reshape(buffer.shape)
+    # What nobody has written must not look like an answer.
+    if buffer.dtype == "i32":
+        return torch.full(buffer.shape, -1, dtype=torch.int32)
+    held = torch.bfloat16 if buffer.kind == "kv" and buffer.dtype == "bf16" else _HELD_AS[buffer.dtype]
+    return torch.full(buffer.shape, torch.nan, dtype=held)

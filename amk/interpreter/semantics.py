@@ -1,0 +1,257 @@
+"""What each task kind means, in torch. The kernel, the host build and the reference machine all answer to this file.
+
+``compile_task`` turns a task into a function of (pos, tokens), with every slice that does not depend on them taken
+once. Sums are float32; activations that enter a matrix product are rounded to a bf16 pair hi + lo.
+
+Legend: T rows of the step, K columns, N rows of the weight, G query heads of a KV head, D head_dim, S splits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from amk.interpreter.memory import Memory
+from amk.ir.tasks import (
+    AddResidual,
+    AnyKind,
+    Argmax,
+    Attention,
+    Begin,
+    Epilogue,
+    Gemv,
+    MergeSplits,
+    Norm,
+    Sample,
+    SiluMul,
+    Store,
+)
+
+Step = Callable[[int, int], bool | None]
+"""Runs a task at (pos, tokens); True when the worker is to leave the launch."""
+
+ROWS_PER_SPLIT = 256
+
+
+def compile_task(op: AnyKind, memory: Memory) -> Step:
+    """The task ``op`` as a function of (pos, tokens)."""
+    match op:
+        case Begin():
+            return _begin(op, memory)
+        case Gemv():
+            return _gemv(op, memory)
+        case Attention():
+            return _attention(op, memory)
+        case Sample():
+            return _sample(op, memory)
+
+
+def hi_lo(x: Tensor) -> Tensor:
+    """x rounded to the sum of two bf16 values, hi = bf16(x) and lo = bf16(x - hi): a 16-bit significand."""
+    hi = x.to(torch.bfloat16).to(torch.float32)
+    lo = (x - hi).to(torch.bfloat16).to(torch.float32)
+    # Where hi is infinite or NaN the difference is NaN; the value itself is what the matrix unit would see.
+    return torch.where(torch.isfinite(hi), hi + lo, hi)
+
+
+def active_splits(past: int, splits: int) -> int:
+    """Runs of the past that have rows: one for each 256, at least one, at most ``splits``."""
+    return max(1, min(splits, -(-past // ROWS_PER_SPLIT)))
+
+
+def split_rows(past: int, split: int, splits: int) -> tuple[int, int]:
+    """Half-open rows of the past that ``split`` attends to; empty for an inactive one."""
+    each = -(-past // active_splits(past, splits))
+    return (min(past, split * each), min(past, (split + 1) * each))
+
+
+def _begin(op: Begin, memory: Memory) -> Step:
+    stop = memory[op.stop.buffer]
+
+    def run(pos: int, tokens: int) -> bool:
+        return bool(stop[0] == 1)
+
+    return run
+
+
+def _gemv(op: Gemv, memory: Memory) -> Step:
+    low, high = op.rows
+    weight_NK = memory[op.weight][low:high, : op.k]
+    read_x = _prologue(op, memory)
+    finish = _epilogue(op.epilogue, op.rows, memory)
+    first = 0 if op.x_rows == "all" else -1
+    length = memory[op.epilogue.prompt_length] if isinstance(op.epilogue, Argmax) else None
+
+    def run(pos: int, tokens: int) -> None:
+        rows = slice(tokens + first if first else 0, tokens)
+        if length is not None and pos + tokens < int(length[0]):
+            finish(rows, None)
+            return
+        x_TK, scale_T1 = read_x(rows)
+        y_TN = hi_lo(x_TK) @ weight_NK.T
+        finish(rows, y_TN if scale_T1 is None else y_TN * scale_T1)
+
+    return run
+
+
+def _prologue(op: Gemv, memory: Memory) -> Callable[[slice], tuple[Tensor, Tensor | None]]:
+    """Rows -> (x, scale): y is the product with x, times scale where there is one."""
+    x = memory[op.x.buffer]
+    match op.prologue:
+        case None:
+            return lambda rows: (x[rows, : op.k], None)
+        case Norm(gain=name, eps=eps):
+            gain_K = memory[name][: op.k]
+
+            def norm(rows: slice) -> tuple[Tensor, Tensor]:
+                x_TK = x[rows, : op.k]
+                return x_TK * gain_K, torch.rsqrt((x_TK * x_TK).mean(dim=1, keepdim=True) + eps)
+
+            return norm
+        case MergeSplits(stats=stats, heads=heads):
+            partials = memory[stats.buffer]
+            return lambda rows: (merge_splits(x[:, rows, : op.k], partials[:, rows], heads), None)
+
+
+def merge_splits(x_STK: Tensor, stats_STH2: Tensor, heads: int) -> Tensor:
+    """Partial attention results to finished rows [T, K], splits taken in order."""
+    splits, rows, width = x_STK.shape
+    maximum_STH, total_STH = stats_STH2.unbind(dim=-1)
+    top_TH = maximum_STH.amax(dim=0)
+    weight_STH = torch.exp(maximum_STH - top_TH)
+    parts = x_STK.reshape(splits, rows, heads, width // heads)
+    out = torch.zeros_like(parts[0])
+    total_TH = torch.zeros_like(top_TH)
+    for split in range(splits):
+        out += parts[split] * weight_STH[split].unsqueeze(-1)
+        total_TH += total_STH[split] * weight_STH[split]
+    return (out / total_TH.unsqueeze(-1)).reshape(rows, width)
+
+
+def _epilogue(op: Epilogue, span: tuple[int, int], memory: Memory) -> Callable[[slice, Tensor | None], None]:
+    """(rows, y) -> stores; y is None for a head that has no work in this step."""
+    low, high = span
+    match op:
+        case Store(out=out):
+            stored = memory[out.buffer]
+
+            def store(rows: slice, y_TN: Tensor | None) -> None:
+                stored[rows, low:high] = y_TN
+
+            return store
+        case AddResidual(residual=residual, out=out):
+            old, new = memory[residual.buffer], memory[out.buffer]
+
+            def add(rows: slice, y_TN: Tensor | None) -> None:
+                new[rows, low:high] = old[rows, low:high] + y_TN
+
+            return add
+        case SiluMul(out=out):
+            gated = memory[out.buffer]
+
+            def silu_mul(rows: slice, y_TN: Tensor | None) -> None:
+                assert y_TN is not None
+                gated[rows, low // 2 : high // 2] = torch.nn.functional.silu(y_TN[:, 0::2]) * y_TN[:, 1::2]
+
+            return silu_mul
+        case Argmax():
+            return _argmax(op, span, memory)
+
+
+def _argmax(op: Argmax, span: tuple[int, int], memory: Memory) -> Callable[[slice, Tensor | None], None]:
+    low, high = span
+    logits, value, index = (memory[operand.buffer] for operand in (op.logits, op.value, op.index))
+
+    def argmax(rows: slice, y_TN: Tensor | None) -> None:
+        if y_TN is None:
+            logits[low:high] = 0.0
+            value[op.slot] = -torch.inf
+            index[op.slot] = 0
+            return
+        logits[low:high] = y_TN[0]
+        best = int(torch.argmax(y_TN[0]))
+        value[op.slot] = y_TN[0, best]
+        index[op.slot] = low + best
+
+    return argmax
+
+
+def rotate(x_THD: Tensor, rope_T2D: Tensor) -> Tensor:
+    """Rotary embedding, element i paired with i + D/2; ``rope_T2D`` holds cos and sin of D/2 angles a row."""
+    cos, sin = rope_T2D[:, 0].unsqueeze(1), rope_T2D[:, 1].unsqueeze(1)
+    first, second = x_THD.chunk(2, dim=-1)
+    return torch.cat((first * cos - second * sin, second * cos + first * sin), dim=-1)
+
+
+def _attention(op: Attention, memory: Memory) -> Step:
+    qkv, rope, out = memory[op.qkv.buffer], memory[op.rope], memory[op.out.buffer]
+    k_cache_PD, v_cache_PD = memory[op.k_cache][op.kv_head], memory[op.v_cache][op.kv_head]
+    stats = memory[op.stats.buffer][op.split] if op.stats else None
+    (q0, q1), (k0, k1), (v0, v1) = op.q_columns, op.k_columns, op.v_columns
+    h0, h1 = op.q_heads
+    result = out[op.split] if op.stats else out
+
+    def run(pos: int, tokens: int) -> None:
+        rope_T2D = rope[pos : pos + tokens]
+        q_GTD = rotate(qkv[:tokens, q0:q1].reshape(tokens, -1, op.head_dim), rope_T2D).transpose(0, 1)
+        low, high = split_rows(pos, op.split, op.splits)
+        k_PD, v_PD = k_cache_PD[low:high].to(torch.float32), v_cache_PD[low:high].to(torch.float32)
+        if op.split == 0:
+            k_new = rotate(qkv[:tokens, k0:k1].reshape(tokens, 1, op.head_dim), rope_T2D)[:, 0]
+            v_new = qkv[:tokens, v0:v1]
+            k_PD, v_PD = torch.cat((k_PD, k_new)), torch.cat((v_PD, v_new))
+            k_cache_PD[pos : pos + tokens] = k_new
+            v_cache_PD[pos : pos + tokens] = v_new
+        o_GTD, maximum_GT, total_GT = _partial(q_GTD * op.scale, k_PD, v_PD, causal=op.split == 0)
+        if stats is None:
+            o_GTD = o_GTD / total_GT.unsqueeze(-1)
+        else:
+            stats[:tokens, h0:h1, 0] = maximum_GT.T
+            stats[:tokens, h0:h1, 1] = total_GT.T
+        result[:tokens, q0:q1] = o_GTD.transpose(0, 1).reshape(tokens, -1)
+
+    return run
+
+
+def _partial(q_GTD: Tensor, k_PD: Tensor, v_PD: Tensor, *, causal: bool) -> tuple[Tensor, Tensor, Tensor]:
+    """Softmax-weighted sum over the rows of k and v, its maximum and its total; neutral when there are no rows.
+
+    Under ``causal`` the last T rows are the step's own, and row t of the step sees those up to its own.
+    """
+    group, tokens, _ = q_GTD.shape
+    if k_PD.shape[0] == 0:
+        neutral = torch.full((group, tokens), -torch.inf)
+        return torch.zeros_like(q_GTD), neutral, torch.zeros(group, tokens)
+    scores_GTP = q_GTD @ k_PD.T
+    if causal and tokens > 1:
+        later = torch.ones(tokens, tokens, dtype=torch.bool).triu(diagonal=1)
+        scores_GTP[:, :, -tokens:].masked_fill_(later, -torch.inf)
+    maximum_GT = scores_GTP.amax(dim=-1)
+    weights_GTP = torch.exp(scores_GTP - maximum_GT.unsqueeze(-1))
+    return weights_GTP @ v_PD, maximum_GT, weights_GTP.sum(dim=-1)
+
+
+def embed(table: Tensor, hidden: Tensor, ids: list[int]) -> None:
+    """Set the residual stream's first rows to the embedding of ``ids``: a launch's initial state, or the next step's."""
+    hidden[: len(ids)] = table[torch.tensor(ids)]
+
+
+def _sample(op: Sample, memory: Memory) -> Step:
+    value, index = memory[op.value.buffer], memory[op.index.buffer]
+    prompt, length, eos = memory[op.prompt], memory[op.prompt_length], memory[op.eos]
+    token, stop = memory[op.token.buffer], memory[op.stop.buffer]
+    table, hidden = memory[op.table], memory[op.next_hidden.buffer]
+
+    def run(pos: int, tokens: int) -> None:
+        following, given = pos + tokens, int(length[0])
+        best = value[: op.slots].amax()
+        sampled = int(index[: op.slots][value[: op.slots] == best].amin())
+        chosen = int(prompt[following]) if following < given else sampled
+        ids = [int(prompt[p]) if p < given else chosen for p in range(following, following + tokens)]
+        token[following] = chosen
+        stop[0] = int(following >= given and bool((eos == chosen).any()))
+        embed(table, hidden, ids)
+
+    return run

@@ -1,0 +1,57 @@
+"""How data lies in memory: one place, read by the packer, the code generator and the reference machine.
+
+``gemv8x32`` is a [N, K] matrix cut into tiles of 8 rows by 32 columns, [N/8][K/32][8][32], zero-padded behind N and K.
+A run of whole 8-row tiles is one contiguous piece, so a stage of the weight ring is one bulk copy, and a lane of
+``mma.sync.m16n8k16`` finds its eight weights of a row in one 16-byte word.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from amk.ir.buffers import Arrange, Buffer
+
+TILE_ROWS = 8
+TILE_COLUMNS = 32
+
+
+def stored_shape(buffer: Buffer) -> tuple[int, ...]:
+    """Shape of the allocation, padding included."""
+    if buffer.layout == "plain":
+        return buffer.shape
+    rows, columns = buffer.shape
+    return (-(-rows // TILE_ROWS), -(-columns // TILE_COLUMNS), TILE_ROWS, TILE_COLUMNS)
+
+
+def pack(buffer: Buffer, logical: NDArray[np.generic]) -> NDArray[np.generic]:
+    """The stored form of a logical array of shape ``buffer.shape``; any dtype."""
+    if buffer.layout == "plain":
+        return np.ascontiguousarray(logical)
+    row_tiles, column_tiles, _, _ = stored_shape(buffer)
+    rows, columns = logical.shape
+    padded = np.zeros((row_tiles * TILE_ROWS, column_tiles * TILE_COLUMNS), dtype=logical.dtype)
+    padded[:rows, :columns] = logical
+    tiles = padded.reshape(row_tiles, TILE_ROWS, column_tiles, TILE_COLUMNS)
+    return np.ascontiguousarray(tiles.transpose(0, 2, 1, 3))
+
+
+def unpack(buffer: Buffer, stored: NDArray[np.generic]) -> NDArray[np.generic]:
+    """The logical array of a stored one: the inverse of ``pack``."""
+    if buffer.layout == "plain":
+        return stored
+    row_tiles, column_tiles, _, _ = stored_shape(buffer)
+    rows, columns = buffer.shape
+    matrix = stored.transpose(0, 2, 1, 3).reshape(row_tiles * TILE_ROWS, column_tiles * TILE_COLUMNS)
+    return matrix[:rows, :columns]
+
+
+def arrange(parts: Sequence[NDArray[np.generic]], how: Arrange) -> NDArray[np.generic]:
+    """One logical array of the checkpoint tensors that make it up; ValueError if they do not fit together."""
+    if len(parts) == 1:
+        return parts[0]
+    if how == "stack":
+        return np.concatenate(parts, axis=0)
+    return np.stack(parts, axis=1).reshape(-1, *parts[0].shape[1:])
