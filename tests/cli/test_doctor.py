@@ -67,7 +67,7 @@ def test_versions_are_held_against_the_declared_ranges(monkeypatch: pytest.Monke
 def test_stale_metadata_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(versions.metadata, "version", lambda _: "0.0.1")
     monkeypatch.setattr(versions.metadata, "requires", lambda _: [])
-    (check,) = check_requirements()
+    check, *_ = check_requirements()
     assert (check.name, check.status) == ("amk", "fail")
 
 

@@ -35,7 +35,7 @@ def check_devices() -> list[Check]:
 
         (status,) = driver.cuInit(0)
     except (ImportError, RuntimeError) as error:
-        return [Check("driver", "warn", f"no CUDA driver: {_first_line(error)}", mend)]
+        return [Check("driver", "warn", f"no CUDA driver ({type(error).__name__})", mend)]
     if status != driver.CUresult.CUDA_SUCCESS:
         return [Check("driver", "warn", f"cuInit: {status.name}", mend)]
     version = driver.cuDriverGetVersion()[1]

@@ -16,11 +16,12 @@ from typing import Final
 
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
+from packaging.utils import canonicalize_name
 
 import amk
 from amk.cli.checks.check import Check
 
-_SHOWN: Final = ("torch", "transformers", "safetensors", "huggingface_hub")
+_SHOWN: Final = ("torch", "transformers", "safetensors", "huggingface-hub")
 _REINSTALL: Final = "install amk: `make setup` in a checkout, or `pip install` of its wheel"
 
 
@@ -48,10 +49,11 @@ def check_requirements() -> list[Check]:
     if installed != amk.__version__:
         stale = f"{amk.__version__} ({place}), but its metadata says {installed}"
         return [Check("amk", "fail", stale, _REINSTALL)]
-    wanted = {requirement.name: requirement for requirement in map(Requirement, lines) if not requirement.marker}
+    requirements = [Requirement(line) for line in lines]
+    wanted = {canonicalize_name(each.name): each for each in requirements if each.marker is None}
     return [
         Check("amk", "ok", f"{installed} ({place})"),
-        *(_check_package(wanted[name]) for name in _SHOWN),
+        *(_check_package(wanted[canonicalize_name(name)]) for name in _SHOWN),
     ]
 
 
