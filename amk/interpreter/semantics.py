@@ -81,14 +81,12 @@ def _gemv(op: Gemv, memory: Memory) -> Step:
     weight_NK = memory[op.weight][low:high, : op.k]
     read_x = _prologue(op, memory)
     finish = _epilogue(op.epilogue, op.rows, memory)
-    first = 0 if op.x_rows == "all" else -1
-    length = memory[op.epilogue.prompt_length] if isinstance(op.epilogue, Argmax) else None
+    skipped = _skip(op.epilogue, op.rows, memory) if isinstance(op.epilogue, Argmax) else None
 
     def run(pos: int, tokens: int) -> None:
-        rows = slice(tokens + first if first else 0, tokens)
-        if length is not None and pos + tokens < int(length[0]):
-            finish(rows, None)
+        if skipped is not None and skipped(pos + tokens):
             return
+        rows = slice(0 if op.x_rows == "all" else tokens - 1, tokens)
         x_TK, scale_T1 = read_x(rows)
         y_TN = hi_lo(x_TK) @ weight_NK.T
         finish(rows, y_TN if scale_T1 is None else y_TN * scale_T1)
@@ -130,52 +128,58 @@ def merge_splits(x_STK: Tensor, stats_STH2: Tensor, heads: int) -> Tensor:
     return (out / total_TH.unsqueeze(-1)).reshape(rows, width)
 
 
-def _epilogue(op: Epilogue, span: tuple[int, int], memory: Memory) -> Callable[[slice, Tensor | None], None]:
-    """(rows, y) -> stores; y is None for a head that has no work in this step."""
+def _epilogue(op: Epilogue, span: tuple[int, int], memory: Memory) -> Callable[[slice, Tensor], None]:
+    """(rows, y) -> stores."""
     low, high = span
     match op:
         case Store(out=out):
             stored = memory[out.buffer]
 
-            def store(rows: slice, y_TN: Tensor | None) -> None:
+            def store(rows: slice, y_TN: Tensor) -> None:
                 stored[rows, low:high] = y_TN
 
             return store
         case AddResidual(residual=residual, out=out):
             old, new = memory[residual.buffer], memory[out.buffer]
 
-            def add(rows: slice, y_TN: Tensor | None) -> None:
+            def add(rows: slice, y_TN: Tensor) -> None:
                 new[rows, low:high] = old[rows, low:high] + y_TN
 
             return add
         case SiluMul(out=out):
             gated = memory[out.buffer]
 
-            def silu_mul(rows: slice, y_TN: Tensor | None) -> None:
-                assert y_TN is not None
+            def silu_mul(rows: slice, y_TN: Tensor) -> None:
                 gated[rows, low // 2 : high // 2] = torch.nn.functional.silu(y_TN[:, 0::2]) * y_TN[:, 1::2]
 
             return silu_mul
         case Argmax():
-            return _argmax(op, span, memory)
+            logits, value, index = (memory[operand.buffer] for operand in (op.logits, op.value, op.index))
+            slot = op.slot
+
+            def argmax(rows: slice, y_TN: Tensor) -> None:
+                best = int(torch.argmax(y_TN[0]))
+                logits[low:high] = y_TN[0]
+                value[slot] = y_TN[0, best]
+                index[slot] = low + best
+
+            return argmax
 
 
-def _argmax(op: Argmax, span: tuple[int, int], memory: Memory) -> Callable[[slice, Tensor | None], None]:
-    low, high = span
+def _skip(op: Argmax, span: tuple[int, int], memory: Memory) -> Callable[[int], bool]:
+    """Next position -> True, with the neutral element written, where the prompt gives the token there."""
     logits, value, index = (memory[operand.buffer] for operand in (op.logits, op.value, op.index))
+    length = memory[op.prompt_length]
 
-    def argmax(rows: slice, y_TN: Tensor | None) -> None:
-        if y_TN is None:
-            logits[low:high] = 0.0
-            value[op.slot] = -torch.inf
-            index[op.slot] = 0
-            return
-        logits[low:high] = y_TN[0]
-        best = int(torch.argmax(y_TN[0]))
-        value[op.slot] = y_TN[0, best]
-        index[op.slot] = low + best
+    def skipped(following: int) -> bool:
+        if following >= int(length[0]):
+            return False
+        logits[slice(*span)] = 0.0
+        value[op.slot] = -torch.inf
+        index[op.slot] = 0
+        return True
 
-    return argmax
+    return skipped
 
 
 def rotate(x_THD: Tensor, rope_T2D: Tensor) -> Tensor:
@@ -234,7 +238,7 @@ def _partial(q_GTD: Tensor, k_PD: Tensor, v_PD: Tensor, *, causal: bool) -> tupl
 
 
 def embed(table: Tensor, hidden: Tensor, ids: list[int]) -> None:
-    """Set the residual stream's first rows to the embedding of ``ids``: a launch's initial state, or the next step's."""
+    """Set the first rows of the residual stream to the embedding of ``ids``."""
     hidden[: len(ids)] = table[torch.tensor(ids)]
 
 
@@ -246,8 +250,10 @@ def _sample(op: Sample, memory: Memory) -> Step:
 
     def run(pos: int, tokens: int) -> None:
         following, given = pos + tokens, int(length[0])
+        # NaN counts as the largest, as in torch.argmax.
         best = value[: op.slots].amax()
-        sampled = int(index[: op.slots][value[: op.slots] == best].amin())
+        is_best = value[: op.slots].isnan() if bool(best.isnan()) else value[: op.slots] == best
+        sampled = int(index[: op.slots][is_best].amin())
         chosen = int(prompt[following]) if following < given else sampled
         ids = [int(prompt[p]) if p < given else chosen for p in range(following, following + tokens)]
         token[following] = chosen
