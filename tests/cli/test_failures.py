@@ -10,6 +10,7 @@ from collections.abc import Callable
 import pytest
 import typer
 
+from amk.cli.app import main
 from amk.cli.failures import EXIT_CLOSED_PIPE, EXIT_DEFECT, EXIT_INTERRUPTED, exit_code_of
 from amk.errors import (
     AmkError,
@@ -131,3 +132,8 @@ def test_a_closed_pipe_is_silent(words: str) -> None:
     ran = subprocess.run(["bash", "-c", script], cwd=ROOT, capture_output=True, text=True, check=False, timeout=120)
     assert ran.returncode == EXIT_CLOSED_PIPE
     assert ran.stderr == ""
+
+
+def test_an_interrupt_inside_a_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("amk.cli.doctor.all_checks", raising(KeyboardInterrupt()))
+    assert main(["doctor"]) == EXIT_INTERRUPTED
