@@ -1,0 +1,272 @@
+"""How each aten op becomes a canonical expression. One rule an op; an op without a rule keeps its own name."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Protocol
+
+from amk.frontend.canonical import Builder, Expr, Shape, elements, node_shape, squeeze
+
+if TYPE_CHECKING:
+    from torch import fx
+
+
+class Reader(Protocol):
+    """What a rule may ask of the walk over the program."""
+
+    build: Builder
+
+    def value(self, arg: Any) -> Expr: ...
+    def full(self, arg: Any) -> Shape: ...
+
+
+Rule = Callable[[Reader, "fx.Node"], Expr]
+
+IGNORED = frozenset({"_assert_tensor_metadata"})
+"""Checks of what the exporter already knows; they make no value."""
+
+MUTATING = frozenset({"add_", "index_copy_"})
+"""In-place ops with a rule; any other is refused."""
+
+ALIASING = frozenset(
+    "alias contiguous detach dropout expand flatten permute reshape select slice split chunk squeeze t to transpose "
+    "type_as unsqueeze view _unsafe_view".split()
+)
+"""Ops whose result may share memory with their first argument."""
+
+SHAPING = frozenset("alias clone contiguous detach flatten reshape squeeze unsqueeze view _unsafe_view".split())
+"""Ops that keep every element and the order of elements."""
+
+UNARY = frozenset("cos neg rsqrt silu sin".split())
+"""Elementwise ops without options."""
+
+BINARY = frozenset("ge gt le lt sub".split())
+"""Elementwise ops of two operands that need no identity."""
+
+
+def op_name(node: fx.Node) -> str:
+    """``add`` for aten.add.Tensor; the full name for what is not an aten op."""
+    full = str(node.target)
+    return full.split(".")[1] if full.startswith("aten.") else full
+
+
+def apply_rule(reader: Reader, node: fx.Node) -> Expr:
+    """The canonical expression of ``node``, whose operands already have theirs."""
+    name = op_name(node)
+    if name in SHAPING:
+        return reader.build.view(reader.value(node.args[0]), squeeze(node_shape(node)))
+    if name in UNARY:
+        return reader.build.make(name, [reader.value(node.args[0])], shape=squeeze(node_shape(node)))
+    if name in BINARY and not node.kwargs:
+        return reader.build.make(name, _operands(reader, node), shape=squeeze(node_shape(node)))
+    made = RULES[name](reader, node) if name in RULES else None
+    return _unknown(reader, node) if made is None else made
+
+
+def _unknown(reader: Reader, node: fx.Node) -> Expr:
+    rest = tuple(str(arg) for arg in (*node.args, *node.kwargs.items()) if str(arg))
+    inputs = [reader.value(source) for source in node.all_input_nodes]
+    return reader.build.make(str(node.target), inputs, (*rest, node.name), squeeze(node_shape(node)))
+
+
+def _operands(reader: Reader, node: fx.Node) -> list[Expr]:
+    """The arguments of an elementwise op, each broadcast to the shape of the result."""
+    target = node_shape(node)
+    return [reader.build.expand(reader.value(arg), reader.full(arg), target) for arg in node.args]
+
+
+def _dtype(arg: Any) -> Any:
+    return getattr(arg.meta.get("val"), "dtype", None)
+
+
+def _dim(full: Shape, dim: int) -> int | None:
+    """Where dimension ``dim`` of ``full`` is once unit dimensions are gone; None if it is one of them."""
+    position = dim % len(full)
+    return None if full[position] == 1 else len(squeeze(full[:position]))
+
+
+def _add(reader: Reader, node: fx.Node) -> Expr | None:
+    if node.kwargs:
+        return None
+    a, b = _operands(reader, node)
+    if a.op == "const":
+        a, b = b, a
+    if b.op == "const" and b.attrs[1] == 0 and _same_dtype(node):
+        return a
+    return reader.build.make("add", (a, b), shape=squeeze(node_shape(node)))
+
+
+def _mul(reader: Reader, node: fx.Node) -> Expr:
+    a, b = _operands(reader, node)
+    if a.op == "const":
+        a, b = b, a
+    if b.op == "const" and b.attrs[1] == 1 and _same_dtype(node):
+        return a
+    shape = squeeze(node_shape(node))
+    return reader.build.make("square", (a,), shape=shape) if a is b else reader.build.make("mul", (a, b), shape=shape)
+
+
+def _div(reader: Reader, node: fx.Node) -> Expr | None:
+    if node.kwargs:
+        return None
+    a, b = _operands(reader, node)
+    if b.op == "const" and b.attrs[1] == 1 and _same_dtype(node):
+        return a
+    return reader.build.make("div", (a, b), shape=squeeze(node_shape(node)))
+
+
+def _same_dtype(node: fx.Node) -> bool:
+    return all(_dtype(source) == _dtype(node) for source in node.all_input_nodes)
+
+
+def _pow(reader: Reader, node: fx.Node) -> Expr | None:
+    if node.args[1] != 2:
+        return None
+    return reader.build.make("square", [reader.value(node.args[0])], shape=squeeze(node_shape(node)))
+
+
+def _to(reader: Reader, node: fx.Node) -> Expr:
+    x = reader.value(node.args[0])
+    if _dtype(node.args[0]) == _dtype(node):
+        return x
+    return reader.build.make("cast", (x,), (str(_dtype(node)),), x.shape)
+
+
+def _dropout(reader: Reader, node: fx.Node) -> Expr | None:
+    _, probability, training = node.args
+    return reader.value(node.args[0]) if probability == 0 or not training else None
+
+
+def _expand(reader: Reader, node: fx.Node) -> Expr:
+    return reader.build.expand(reader.value(node.args[0]), reader.full(node.args[0]), node_shape(node))
+
+
+def _permute(reader: Reader, node: fx.Node) -> Expr:
+    x, full = reader.value(node.args[0]), reader.full(node.args[0])
+    order = list(range(len(full)))
+    if op_name(node) == "permute":
+        order = [int(dim) % len(full) for dim in node.args[1]]  # type: ignore[union-attr, arg-type]
+    else:
+        first, second = (int(dim) % len(full) for dim in node.args[1:])  # type: ignore[arg-type]
+        order[first], order[second] = second, first
+    moved = tuple(_dim(full, dim) for dim in order if full[dim] != 1)
+    if moved == tuple(sorted(moved)):  # type: ignore[type-var]
+        return x
+    return reader.build.make("permute", (x,), moved, squeeze(node_shape(node)))
+
+
+def _slice(reader: Reader, node: fx.Node) -> Expr | None:
+    x, full = reader.value(node.args[0]), reader.full(node.args[0])
+    dim, start, end, step = (*node.args[1:], *(0, None, None, 1)[len(node.args) - 1 :])
+    if node_shape(node) == full:
+        return x
+    position = _dim(full, dim)
+    if position is None or step != 1:
+        return None
+    size = full[dim % len(full)]
+    low, high, _ = slice(start, None if end == sys.maxsize else end).indices(size)
+    return reader.build.make("slice", (x,), (position, low, high), squeeze(node_shape(node)))
+
+
+def _cat(reader: Reader, node: fx.Node) -> Expr | None:
+    parts: Any = node.args[0]
+    dim = node.args[1] if len(node.args) > 1 else 0
+    positions = {_dim(reader.full(part), dim) for part in parts}  # type: ignore[arg-type]
+    if len(positions) != 1 or None in positions:
+        return None
+    return reader.build.make("cat", map(reader.value, parts), tuple(positions), squeeze(node_shape(node)))
+
+
+def _linear(reader: Reader, node: fx.Node) -> Expr:
+    return reader.build.make("linear", map(reader.value, filter(None, node.args)), shape=squeeze(node_shape(node)))
+
+
+def _embedding(reader: Reader, node: fx.Node) -> Expr:
+    # The further arguments (padding index, gradient options) do not change the value.
+    return reader.build.make("embedding", map(reader.value, node.args[:2]), shape=squeeze(node_shape(node)))
+
+
+def _mean(reader: Reader, node: fx.Node) -> Expr | None:
+    if node.kwargs:
+        return None
+    full = reader.full(node.args[0])
+    dims = tuple(_dim(full, dim) for dim in node.args[1])  # type: ignore[union-attr, arg-type]
+    return reader.build.make("mean", [reader.value(node.args[0])], dims, squeeze(node_shape(node)))
+
+
+def _softmax(reader: Reader, node: fx.Node) -> Expr | None:
+    position = _dim(reader.full(node.args[0]), node.args[1])  # type: ignore[arg-type]
+    if position is None or _dtype(node) != _dtype(node.args[0]):
+        return None
+    return reader.build.make("softmax", [reader.value(node.args[0])], (position,), squeeze(node_shape(node)))
+
+
+def _matmul(reader: Reader, node: fx.Node) -> Expr | None:
+    """A product over one element is elementwise; a batch of rows times matrices is ``vecmat`` (batch, inner, outer)."""
+    x, y = (reader.full(arg) for arg in node.args)
+    target = node_shape(node)
+    if len(x) < 2 or len(y) < 2:
+        return None
+    if x[-1] == 1:
+        return reader.build.make("mul", _operands(reader, node), shape=squeeze(target))
+    if x[-2] != 1 or x[:-2] != y[:-2]:
+        return None
+    attrs = (elements(x[:-2]), x[-1], y[-1])
+    return reader.build.make("vecmat", map(reader.value, node.args), attrs, squeeze(target))
+
+
+def _where(reader: Reader, node: fx.Node) -> Expr:
+    return reader.build.make("where", _operands(reader, node), shape=squeeze(node_shape(node)))
+
+
+def _arange(reader: Reader, node: fx.Node) -> Expr | None:
+    if not all(isinstance(arg, int) for arg in node.args) or len(node.args) != 1:
+        return None
+    (end,) = node.args
+    return reader.build.const(0) if end == 1 else reader.build.make("arange", attrs=(end,), shape=(int(end),))  # type: ignore[arg-type]
+
+
+def _filled(reader: Reader, node: fx.Node) -> Expr:
+    value = {"zeros": 0.0, "ones": 1.0}.get(op_name(node))
+    return reader.build.const(node.args[-1] if value is None else value)  # type: ignore[arg-type]
+
+
+def _index_copy(reader: Reader, node: fx.Node) -> Expr | None:
+    target, dim, index, source = node.args
+    position = _dim(reader.full(target), dim)  # type: ignore[arg-type]
+    if position is None:
+        return None
+    operands = (reader.value(target), reader.value(index), reader.value(source))
+    return reader.build.make("index_copy", operands, (position,), squeeze(node_shape(node)))
+
+
+RULES: dict[str, Callable[[Reader, fx.Node], Expr | None]] = {
+    "_to_copy": _to,
+    "add": _add,
+    "add_": _add,
+    "arange": _arange,
+    "cat": _cat,
+    "div": _div,
+    "dropout": _dropout,
+    "embedding": _embedding,
+    "expand": _expand,
+    "full": _filled,
+    "index_copy": _index_copy,
+    "index_copy_": _index_copy,
+    "linear": _linear,
+    "matmul": _matmul,
+    "mean": _mean,
+    "mul": _mul,
+    "ones": _filled,
+    "permute": _permute,
+    "pow": _pow,
+    "scalar_tensor": _filled,
+    "slice": _slice,
+    "softmax": _softmax,
+    "to": _to,
+    "transpose": _permute,
+    "type_as": _to,
+    "where": _where,
+    "zeros": _filled,
+}
