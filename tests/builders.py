@@ -107,8 +107,14 @@ def lower(
     workers: int = 4,
     max_context: int = 64,
     tokens_per_pass: int = 8,
+    splits_max: int = 4,
     bf16_kv: bool = False,
 ) -> Schedule:
     """What the passes make of ``graph``, for ``target`` or for a cpu of ``workers``."""
-    tile = Tile(max_context=max_context, tokens_per_pass=tokens_per_pass, kv_dtype="bf16" if bf16_kv else "f32")
+    tile = Tile(
+        max_context=max_context,
+        tokens_per_pass=tokens_per_pass,
+        splits_max=splits_max,
+        kv_dtype="bf16" if bf16_kv else "f32",
+    )
     return Passes(tile=tile).run(graph, target or cpu_target(workers))
