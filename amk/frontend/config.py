@@ -16,7 +16,20 @@ PLAIN_TYPES = ("llama", "mistral")
 """Model types that have the plain Llama structure."""
 
 TRACED_TYPES = frozenset(
-    PLAIN_TYPES + tuple("cohere gemma gemma2 granite olmo olmo2 phi3 qwen2 qwen3 smollm3 stablelm".split())
+    (
+        *PLAIN_TYPES,
+        "cohere",
+        "gemma",
+        "gemma2",
+        "granite",
+        "olmo",
+        "olmo2",
+        "phi3",
+        "qwen2",
+        "qwen3",
+        "smollm3",
+        "stablelm",
+    )
 )
 """Model types that are traced: decoders whose checkpoints use the names of transformers' state dict. What their traces
 have beyond the plain structure is refused there, by op and tensor."""
@@ -145,7 +158,9 @@ def _check_sizes(config: dict[str, Any]) -> None:
     heads, hidden = config["num_attention_heads"], config["hidden_size"]
     kv_heads = config.get("num_key_value_heads") or heads
     if heads % kv_heads:
-        raise BadFieldError(field="num_key_value_heads", value=kv_heads, why=f"it must divide num_attention_heads={heads}")
+        raise BadFieldError(
+            field="num_key_value_heads", value=kv_heads, why=f"it must divide num_attention_heads={heads}"
+        )
     if config.get("head_dim") is None and hidden % heads:
         raise BadFieldError(field="num_attention_heads", value=heads, why=f"it must divide hidden_size={hidden}")
     head_dim = config.get("head_dim") or hidden // heads

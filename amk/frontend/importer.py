@@ -134,6 +134,6 @@ def _graph(step: Step, ops: list[AnyOp], settled: Any) -> Graph:
 
 
 def _rope_spec(settled: Any) -> tuple[tuple[str, str], ...]:
-    """The rotary fields after transformers has settled their dialects; ``type`` is only the old name of ``rope_type``."""
+    """The rotary fields as transformers settled their dialects; ``type`` is only the old name of ``rope_type``."""
     fields = {key: value for key, value in settled.rope_parameters.items() if key != "type" and value is not None}
     return tuple(sorted((key, json.dumps(value, sort_keys=True)) for key, value in fields.items()))

@@ -63,7 +63,9 @@ def _layer(walk: _Walk, out: str, layer: int) -> str:
     _same("the cache and the layer it belongs to", str(attention.layer), str(layer))
     q_rope = walk.op(attention.q, Rope, f"the queries of layer {layer}")
     k_rope = walk.op(attention.k, Rope, f"the keys of layer {layer}")
-    sources = [walk.op(value, Linear, f"a projection of layer {layer}").x for value in (q_rope.x, k_rope.x, attention.v)]
+    sources = [
+        walk.op(value, Linear, f"a projection of layer {layer}").x for value in (q_rope.x, k_rope.x, attention.v)
+    ]
     for source in sources[1:]:
         _same("the inputs of q, k and v", sources[0], source)
     norm = walk.op(sources[0], RMSNorm, f"the input of the projections of layer {layer}")

@@ -30,18 +30,40 @@ MUTATING = frozenset({"add_", "index_copy_"})
 """In-place ops with a rule; any other is refused."""
 
 ALIASING = frozenset(
-    "alias contiguous detach dropout expand flatten permute reshape select slice split chunk squeeze t to transpose "
-    "type_as unsqueeze view _unsafe_view".split()
+    [
+        "alias",
+        "contiguous",
+        "detach",
+        "dropout",
+        "expand",
+        "flatten",
+        "permute",
+        "reshape",
+        "select",
+        "slice",
+        "split",
+        "chunk",
+        "squeeze",
+        "t",
+        "to",
+        "transpose",
+        "type_as",
+        "unsqueeze",
+        "view",
+        "_unsafe_view",
+    ]
 )
 """Ops whose result may share memory with their first argument."""
 
-SHAPING = frozenset("alias clone contiguous detach flatten reshape squeeze unsqueeze view _unsafe_view".split())
+SHAPING = frozenset(
+    ["alias", "clone", "contiguous", "detach", "flatten", "reshape", "squeeze", "unsqueeze", "view", "_unsafe_view"]
+)
 """Ops that keep every element and the order of elements."""
 
-UNARY = frozenset("cos neg rsqrt silu sin".split())
+UNARY = frozenset(["cos", "neg", "rsqrt", "silu", "sin"])
 """Elementwise ops without options."""
 
-BINARY = frozenset("ge gt le lt sub".split())
+BINARY = frozenset(["ge", "gt", "le", "lt", "sub"])
 """Elementwise ops of two operands that need no identity."""
 
 
@@ -158,7 +180,9 @@ def _permute(reader: Reader, node: fx.Node) -> Expr:
 
 def _slice(reader: Reader, node: fx.Node) -> Expr | None:
     x, full = reader.value(node.args[0]), reader.full(node.args[0])
-    dim, start, end, step = (*node.args[1:], *(0, None, None, 1)[len(node.args) - 1 :])
+    given: tuple[Any, ...] = node.args[1:]
+    defaults: tuple[Any, ...] = (0, None, None, 1)
+    dim, start, end, step = given + defaults[len(given) :]
     if node_shape(node) == full:
         return x
     position = _dim(full, dim)

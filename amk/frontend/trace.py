@@ -77,17 +77,20 @@ def meta_model(config: dict[str, Any]) -> Any:
         The config names another class than the one transformers builds for its ``model_type``.
     """
     import torch
-    from transformers import AutoModelForCausalLM
+    import transformers
 
+    factory: Any = transformers.AutoModelForCausalLM  # untyped
     settled = hf_config(config)
     try:
         with quiet(), torch.device("meta"):
-            model = AutoModelForCausalLM.from_config(settled, attn_implementation="eager", dtype=torch.float32)
+            model = factory.from_config(settled, attn_implementation="eager", dtype=torch.float32)
     except Exception as error:  # as above: any failure to build the model is the model's
         raise TraceError(model_type=config.get("model_type"), why=_first_line(error)) from error
     built = type(model).__name__
     if built not in (config.get("architectures") or [built]):
-        raise UnsupportedStructureError(expected=f"architecture {built}", found=f"architectures={config['architectures']}")
+        raise UnsupportedStructureError(
+            expected=f"architecture {built}", found=f"architectures={config['architectures']}"
+        )
     return model.eval()
 
 
@@ -193,17 +196,22 @@ def _step(model: Any, cache: Any) -> torch.nn.Module:
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Keep the warnings of torch and transformers about meta tensors and odd configs out of the user's terminal."""
-    from transformers.utils import logging as hf_logging
+    """Keep warnings and progress bars of torch and transformers out of the user's terminal: amk says what it does."""
+    from transformers.utils import logging
 
+    hf_logging: Any = logging  # untyped
     level = hf_logging.get_verbosity()
+    bars = hf_logging.is_progress_bar_enabled()
     hf_logging.set_verbosity_error()
+    hf_logging.disable_progress_bar()
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             yield
     finally:
         hf_logging.set_verbosity(level)
+        if bars:
+            hf_logging.enable_progress_bar()
 
 
 def _first_line(error: BaseException) -> str:
