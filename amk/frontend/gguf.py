@@ -103,9 +103,9 @@ def _read(path: Path) -> tuple[Any, Any, str]:
 
 
 def _split_digits(reader: Any, tokenizer: Any) -> None:
-    """SmolLM's pre-tokenizer takes digits apart before words; the GGUF reader of transformers leaves that out.
+    r"""SmolLM's pre-tokenizer takes digits apart before words; the GGUF reader of transformers leaves that out.
 
-    Without it ``"\\n\\n1"`` is other tokens than the model was trained on.
+    Without it ``"\n\n1"`` is other tokens than the model was trained on.
     """
     from tokenizers import pre_tokenizers
 

@@ -136,4 +136,9 @@ def _graph(step: Step, ops: list[AnyOp], settled: Any) -> Graph:
 def _rope_spec(settled: Any) -> tuple[tuple[str, str], ...]:
     """The rotary fields as transformers settled their dialects; ``type`` is only the old name of ``rope_type``."""
     fields = {key: value for key, value in settled.rope_parameters.items() if key != "type" and value is not None}
-    return tuple(sorted((key, json.dumps(value, sort_keys=True)) for key, value in fields.items()))
+    return tuple(sorted((key, json.dumps(_number(value), sort_keys=True)) for key, value in fields.items()))
+
+
+def _number(value: Any) -> Any:
+    """One spelling for 500000 and 5e5."""
+    return float(value) if isinstance(value, int) and not isinstance(value, bool) else value
