@@ -111,7 +111,7 @@ class NoTokenizerError(UsageError):
 class UnwritablePathError(UsageError):
     code = "AMK-U109"
     what = "cannot write {path}: {why}"
-    mend = "choose another path, or set {variable} to a folder that can be written"
+    mend = "{fix}"
 
 
 class UnreadableInputError(UsageError):

@@ -13,10 +13,13 @@ HuggingFace's own variables (``HF_HOME``, ``HF_TOKEN``, ``HF_HUB_OFFLINE`` ...) 
 from __future__ import annotations
 
 import os
+import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
 from amk.errors import BadSettingError, UnwritablePathError
+
+HOME_FIX = "set AMK_HOME to a folder that can be written"
 
 LOG_LEVELS = ("debug", "info", "warning", "error")
 
@@ -78,7 +81,31 @@ def writable_folder(path: Path) -> Path:
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise UnwritablePathError(path=path, why=error.strerror or error, variable="AMK_HOME") from error
+        raise UnwritablePathError(path=path, why=error.strerror or error, fix=HOME_FIX) from error
     if not os.access(path, os.W_OK | os.X_OK):
-        raise UnwritablePathError(path=path, why="permission denied", variable="AMK_HOME")
+        raise UnwritablePathError(path=path, why="permission denied", fix=HOME_FIX)
     return path
+
+
+def write_atomically(path: Path, data: bytes, *, fix: str = HOME_FIX) -> None:
+    """Write a file whole or not at all: under another name, then renamed.
+
+    Raises
+    ------
+    UnwritablePathError
+        ``fix`` is the mend that it names.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    except OSError as error:
+        raise UnwritablePathError(path=path, why=error.strerror or error, fix=fix) from error
+    try:
+        with os.fdopen(handle, "wb") as stream:
+            stream.write(data)
+            stream.flush()
+            os.fsync(stream.fileno())
+        Path(temporary).replace(path)
+    except OSError as error:
+        Path(temporary).unlink(missing_ok=True)
+        raise UnwritablePathError(path=path, why=error.strerror or error, fix=fix) from error

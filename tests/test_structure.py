@@ -15,7 +15,16 @@ TESTS = sorted((ROOT / "tests").rglob("*.py"))
 LINES_MAX = 400
 
 # All that the checker may build on: it is frozen, reads records, and knows nothing of how a schedule was made.
-VALIDATOR_IMPORTS = ("amk.errors", "amk.ir", "amk.settings", "amk.target", "amk.validator", "msgspec")
+VALIDATOR_IMPORTS = (
+    "amk.errors",
+    "amk.ir",
+    "amk.settings",
+    "amk.target",
+    "amk.validator",
+    "msgspec",
+    "networkx",
+    "numpy",
+)
 VALIDATOR_STRANGERS = ("amk.ir.passes",)
 
 

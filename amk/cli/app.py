@@ -11,7 +11,7 @@ import typer
 from rich.logging import RichHandler
 
 import amk
-from amk.cli import cache, doctor
+from amk.cli import cache, compile, doctor, generate, inspect, parity
 from amk.cli.failures import exit_code_of
 from amk.cli.output import ERR, OUT
 from amk.settings import settings
@@ -22,6 +22,10 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
 )
+app.command("compile")(compile.compile_model)
+app.command()(generate.generate)
+app.command()(parity.parity)
+app.command()(inspect.inspect)
 app.command()(doctor.doctor)
 app.add_typer(cache.app, name="cache")
 

@@ -6,6 +6,7 @@ import shutil
 from pathlib import Path
 
 from amk.errors import UnwritablePathError
+from amk.settings import HOME_FIX
 
 
 def children(folder: Path) -> list[Path]:
@@ -37,4 +38,4 @@ def remove(path: Path) -> None:
         else:
             path.unlink(missing_ok=True)
     except OSError as error:
-        raise UnwritablePathError(path=path, why=error.strerror or error, variable="AMK_HOME") from error
+        raise UnwritablePathError(path=path, why=error.strerror or error, fix=HOME_FIX) from error

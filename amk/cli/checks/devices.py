@@ -7,6 +7,7 @@ from typing import Final
 from rich.filesize import decimal
 
 from amk.cli.checks.check import Check
+from amk.runtime.device import Device, probe
 from amk.target import ARCHS
 
 _UNNEEDED: Final = "compiling, validating and arch=cpu need none"
@@ -29,41 +30,21 @@ def check_nvrtc() -> Check:
 
 def check_devices() -> list[Check]:
     """The driver, then one check a GPU."""
-    mend = f"install NVIDIA's driver to run kernels; {_UNNEEDED}"
-    try:
-        from cuda.bindings import driver
-
-        (status,) = driver.cuInit(0)
-    except (ImportError, RuntimeError) as error:
-        return [Check("driver", "warn", f"no CUDA driver ({type(error).__name__})", mend)]
-    if status != driver.CUresult.CUDA_SUCCESS:
-        return [Check("driver", "warn", f"cuInit: {status.name}", mend)]
-    version = driver.cuDriverGetVersion()[1]
-    count = driver.cuDeviceGetCount()[1]
-    found = Check("driver", "ok", f"CUDA {version // 1000}.{version % 1000 // 10}, {count} device(s)")
-    return [found, *(_check_device(index) for index in range(count))]
+    driver = probe()
+    if driver.version is None:
+        return [Check("driver", "warn", driver.missing, f"install NVIDIA's driver to run kernels; {_UNNEEDED}")]
+    major, minor = driver.version
+    found = Check("driver", "ok", f"CUDA {major}.{minor}, {len(driver.devices)} device(s)")
+    return [found, *(_check_device(device) for device in driver.devices)]
 
 
-def _check_device(index: int) -> Check:
-    from cuda.bindings import driver
-
-    device = driver.cuDeviceGet(index)[1]
-    attribute = driver.CUdevice_attribute
-
-    def ask(what: object) -> int:
-        return int(driver.cuDeviceGetAttribute(what, device)[1])
-
-    name = driver.cuDeviceGetName(128, device)[1].split(b"\0")[0].decode()
-    major = ask(attribute.CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)
-    minor = ask(attribute.CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)
-    workers = ask(attribute.CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)
-    memory = driver.cuDeviceTotalMem(device)[1]
-    arch = f"sm_{major}{minor}"
-    detail = f"{name}, {arch}, {workers} SMs, {decimal(memory)}"
-    if arch in ARCHS:
-        return Check(f"device {index}", "ok", detail)
+def _check_device(device: Device) -> Check:
+    detail = f"{device.name}, {device.arch}, {device.workers} SMs, {decimal(device.memory_bytes)}"
+    if device.supported:
+        return Check(f"device {device.ordinal}", "ok", detail)
     known = ", ".join(name for name in ARCHS if name != "cpu")
-    return Check(f"device {index}", "warn", detail, f"amk has no code generator for {arch}; it has {known}")
+    mend = f"amk has no code generator for {device.arch}; it has {known}"
+    return Check(f"device {device.ordinal}", "warn", detail, mend)
 
 
 def _first_line(error: Exception) -> str:

@@ -1,0 +1,53 @@
+"""Options that several subcommands share."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from amk.pipeline import CompiledModel
+
+Model = Annotated[
+    str, typer.Argument(help="An alias (SmolLM2-135M), a hub id, a folder, a .gguf file, or a compiled .amk file.")
+]
+Arch = Annotated[str | None, typer.Option(help="cpu, sm_80, sm_90 or sm_120. Default: this machine's GPU, else cpu.")]
+Chip = Annotated[str | None, typer.Option("--target", help="A chip: a100, h100-sxm, h200, rtx5090 ...")]
+Dtype = Annotated[str, typer.Option(help="Of the weights: bf16.")]
+KvDtype = Annotated[str, typer.Option(help="Of the KV cache: float32 or bfloat16.")]
+MaxContext = Annotated[int | None, typer.Option(help="Positions of the KV cache. Default: the model's, at most 8192.")]
+Revision = Annotated[str | None, typer.Option(help="Branch, tag or commit of a hub id.")]
+LocalFilesOnly = Annotated[bool, typer.Option("--local-files-only", help="Do not use the network.")]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+
+
+def open_model(
+    model: str,
+    *,
+    arch: str | None,
+    target: str | None,
+    dtype: str,
+    kv_dtype: str,
+    max_context: int | None,
+    revision: str | None,
+    local_files_only: bool,
+    progress: bool,
+) -> CompiledModel:
+    """The compiled model behind a command's argument: an ``.amk`` file is loaded, anything else is compiled."""
+    import amk
+
+    if model.endswith(".amk"):
+        return amk.load(Path(model), progress=progress)
+    return amk.compile(
+        model,
+        arch=arch,
+        target=target,
+        dtype=dtype,
+        kv_dtype=kv_dtype,
+        max_context=max_context,
+        revision=revision,
+        local_files_only=local_files_only,
+        progress=progress,
+    )

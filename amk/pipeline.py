@@ -1,0 +1,202 @@
+"""The whole line, checkpoint to compiled model, as one readable function each way."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final, Literal
+
+from rich.console import Console
+
+from amk.errors import BadOptionError, CertificateMismatchError, NotYetError
+from amk.frontend.checkpoint import resolve
+from amk.frontend.graphs import graph_for
+from amk.ir.graph import Graph
+from amk.ir.passes import Passes
+from amk.ir.passes.tile import Tile
+from amk.parity.verdicts import ensure_twin
+from amk.runtime.artefact import ARTEFACT_VERSION, Manifest, read_artefact
+from amk.runtime.device import probe
+from amk.runtime.model import CompiledModel
+from amk.target import Target, resolve_target
+from amk.validator import certify
+
+__all__ = ["CompiledModel", "compile", "load"]
+
+logger = logging.getLogger("amk.pipeline")
+
+DEFAULT_CONTEXT: Final = 8192
+MOST_TOKENS_PER_PASS: Final = 8  # hi and lo of eight rows fill the sixteen rows of a matrix instruction
+
+_KV: Final[dict[str, Literal["f32", "bf16"]]] = {"float32": "f32", "bfloat16": "bf16"}
+
+
+def compile(  # noqa: A001 - amk.compile is what users call it
+    model: object,
+    *,
+    arch: str | None = None,
+    target: str | None = None,
+    dtype: str = "bf16",
+    kv_dtype: str = "float32",
+    max_context: int | None = None,
+    tokens_per_pass: int = MOST_TOKENS_PER_PASS,
+    revision: str | None = None,
+    local_files_only: bool = False,
+    cache_dir: str | Path | None = None,
+    device: int | None = None,
+    progress: bool = True,
+) -> CompiledModel:
+    """Compile a checkpoint: recognise it, check its twin against HuggingFace, schedule it, prove the schedule safe.
+
+    Parameters
+    ----------
+    model
+        An alias (``SmolLM2-135M``), hub id, folder, GGUF file, or a transformers model in memory.
+    arch
+        ``cpu``, ``sm_80``, ``sm_90`` or ``sm_120``; None for this machine's GPU, else ``cpu``.
+    target
+        A chip record (``h200``, ``a100`` ...); the arch's default otherwise. A present device's SM count wins.
+    dtype
+        Of the weights: ``bf16``.
+    kv_dtype
+        Of the KV cache: ``float32``, or ``bfloat16`` for half the memory and less precision.
+    max_context
+        Positions of the KV cache; None for the model's limit, at most 8192.
+    tokens_per_pass
+        Prompt tokens that one pass over the weights processes, 1 to 8.
+    revision, local_files_only, cache_dir
+        As in huggingface_hub, for hub ids.
+    device
+        CUDA ordinal whose SM count to plan for; None for the first of the arch.
+    progress
+        Show the stage on a terminal.
+
+    Raises
+    ------
+    UsageError, CheckpointError, UnsupportedModelError, TwinMismatchError
+        What was asked for, the checkpoint or the model is not possible; the message names the mend.
+    ScheduleRefutedError, ScheduleUnknownError
+        The lowering made a schedule that could not be proved: a defect in amk, and nothing runs.
+    """
+    _check_options(dtype=dtype, kv_dtype=kv_dtype, tokens_per_pass=tokens_per_pass)
+    chip = choose_target(arch=arch, target=target, device=device)
+    checkpoint = resolve(model, revision=revision, local_files_only=local_files_only, cache_dir=cache_dir)
+    with _stage(f"recognising {checkpoint.name}", progress):
+        graph = graph_for(checkpoint)
+    tile = Tile(max_context=_context(max_context, graph), tokens_per_pass=tokens_per_pass, kv_dtype=_KV[kv_dtype])
+    passes = Passes(tile=tile)
+    with _stage("comparing its twin with HuggingFace", progress):
+        ensure_twin(checkpoint, passes, chip)
+    with _stage(f"scheduling for {chip.name}", progress):
+        schedule = passes.run(graph, chip)
+    with _stage("proving the schedule safe", progress):
+        validated = certify(schedule)
+    manifest = Manifest(
+        version=ARTEFACT_VERSION,
+        amk=importlib.metadata.version("amk"),
+        model=checkpoint.name,
+        source=checkpoint.source,
+        config_digest=checkpoint.config_digest(),
+        weights_digest=checkpoint.digest() if checkpoint.has_weights() else "",
+        dtype=dtype,
+        kv_dtype=kv_dtype,
+    )
+    return CompiledModel(checkpoint=checkpoint, graph=graph, validated=validated, manifest=manifest)
+
+
+def load(path: str | Path, *, model: object | None = None, progress: bool = True) -> CompiledModel:
+    """Load an ``.amk`` file. Its schedule is proved again: a stored verdict is never trusted.
+
+    Parameters
+    ----------
+    model
+        The checkpoint, where the name in the file does not lead to it (it was compiled from memory, or has moved).
+
+    Raises
+    ------
+    UnreadableInputError, ArtefactError, CertificateMismatchError
+        The file cannot be read, is not what it should be, or its parts do not fit each other.
+    CheckpointError
+        The checkpoint it names cannot be resolved, or is no longer the one that was compiled.
+    ScheduleRefutedError, ScheduleUnknownError
+    """
+    file = Path(path)
+    artefact = read_artefact(file)
+    manifest = artefact.manifest
+    checkpoint = resolve(manifest.model if model is None else model)
+    if checkpoint.config_digest() != manifest.config_digest:
+        raise CertificateMismatchError(
+            path=file, field="config", found=checkpoint.config_digest(), expected=manifest.config_digest
+        )
+    with _stage("proving the schedule safe", progress):
+        validated = certify(artefact.schedule)
+    if artefact.certificate != validated.certificate:
+        raise CertificateMismatchError(
+            path=file,
+            field="certificate",
+            found=artefact.certificate.one_line(),
+            expected=validated.certificate.one_line(),
+        )
+    return CompiledModel(checkpoint=checkpoint, graph=artefact.graph, validated=validated, manifest=manifest)
+
+
+def choose_target(*, arch: str | None, target: str | None, device: int | None) -> Target:
+    """The chip to plan for: what was asked for, sized as the device that is present.
+
+    Raises
+    ------
+    UnknownArchError, UnknownTargetError, TargetArchMismatchError, BadOptionError
+    """
+    asked = resolve_target(arch=arch, target=target) if arch or target else None
+    if asked is not None and asked.arch == "cpu":
+        return asked
+    present = [found for found in probe().devices if found.supported and (asked is None or found.arch == asked.arch)]
+    if device is not None:
+        chosen = [found for found in present if found.ordinal == device]
+        if not chosen:
+            here = ", ".join(f"{found.ordinal} ({found.name}, {found.arch})" for found in present) or "none"
+            raise BadOptionError(
+                option="device", value=device, why="there is no such device of that arch", fix=f"use one of: {here}"
+            )
+        present = chosen
+    if not present:
+        return asked or resolve_target(arch="cpu", target=None)
+    arch_here = asked.arch if asked else present[0].arch
+    return resolve_target(arch=arch_here, target=target, workers=present[0].workers)
+
+
+def _check_options(*, dtype: str, kv_dtype: str, tokens_per_pass: int) -> None:
+    if dtype == "w8a16":
+        raise NotYetError(feature='dtype="w8a16"', fix='use dtype="bf16"')
+    if dtype != "bf16":
+        raise BadOptionError(option="dtype", value=dtype, why="there is no such weight format", fix='use "bf16"')
+    if kv_dtype not in _KV:
+        fix = "use one of: " + ", ".join(_KV)
+        raise BadOptionError(option="kv_dtype", value=kv_dtype, why="there is no such cache format", fix=fix)
+    if not 1 <= tokens_per_pass <= MOST_TOKENS_PER_PASS:
+        why = "a pass takes hi and lo of eight rows at most"
+        raise BadOptionError(option="tokens_per_pass", value=tokens_per_pass, why=why, fix="use 1 to 8")
+
+
+def _context(asked: int | None, graph: Graph) -> int:
+    if asked is None:
+        return min(graph.context_limit, DEFAULT_CONTEXT)
+    if not 1 <= asked <= graph.context_limit:
+        why = f"the model was made for {graph.context_limit} positions"
+        raise BadOptionError(option="max_context", value=asked, why=why, fix=f"use 1 to {graph.context_limit}")
+    return asked
+
+
+@contextmanager
+def _stage(what: str, progress: bool) -> Iterator[None]:  # noqa: FBT001 - passed on from compile
+    """Log a stage, and show it while it lasts where someone is watching."""
+    logger.info(what)
+    console = Console(stderr=True)
+    if progress and console.is_terminal:
+        with console.status(f"{what} ..."):
+            yield
+    else:
+        yield

@@ -1,0 +1,157 @@
+"""A compiled model in the hands of a user."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from amk.errors import NoDeviceError
+from amk.frontend.coverage import match_tensors
+from amk.ir.graph import Graph
+from amk.ir.schedule import Schedule
+from amk.runtime.artefact import Manifest, write_artefact
+from amk.runtime.generate import Generation, Generator, Prompt, Token
+from amk.runtime.report import Report
+from amk.runtime.session import Session
+
+if TYPE_CHECKING:
+    from amk.frontend.checkpoint import Checkpoint
+    from amk.runtime.backend import Backend
+    from amk.validator import Certificate, ValidatedSchedule
+
+
+class CompiledModel:
+    """A model whose schedule is proved safe; ``amk.compile`` and ``amk.load`` make them.
+
+    Weights, tokenizer and device are taken up when first needed, so compiling needs a config alone. One sequence runs at
+    a time: calls from several threads are served one after another, and a stream that another call overtakes ends in
+    ``SupersededError``.
+
+    Attributes
+    ----------
+    checkpoint, graph
+        What was compiled.
+    manifest
+        Names, digests and options.
+    """
+
+    def __init__(
+        self, *, checkpoint: Checkpoint, graph: Graph, validated: ValidatedSchedule, manifest: Manifest
+    ) -> None:
+        self.checkpoint = checkpoint
+        self.graph = graph
+        self.manifest = manifest
+        self._validated = validated
+        self._lock = threading.RLock()
+
+    @property
+    def schedule(self) -> Schedule:
+        """The schedule that was proved."""
+        return self._validated.schedule
+
+    @property
+    def certificate(self) -> Certificate:
+        """What was proved, and of what."""
+        return self._validated.certificate
+
+    @property
+    def arch(self) -> str:
+        """``cpu`` or the GPU architecture it is compiled for."""
+        return self.schedule.target.arch
+
+    def report(self) -> Report:
+        """What was compiled, for which chip, with which memory, and the certificate; prints as text."""
+        return Report.of(self.manifest, self.graph, self.schedule, self.certificate, self.checkpoint.notes)
+
+    def generate(
+        self,
+        prompt: Prompt,
+        *,
+        max_new_tokens: int | None = None,
+        eos_token_id: int | Sequence[int] | None = None,
+    ) -> Generation:
+        """Greedy decoding of text, chat messages or token ids; see ``runtime.generate.Generator.generate``."""
+        with self._lock:
+            return self.generator.generate(prompt, max_new_tokens=max_new_tokens, eos_token_id=eos_token_id)
+
+    def stream(
+        self,
+        prompt: Prompt,
+        *,
+        max_new_tokens: int | None = None,
+        eos_token_id: int | Sequence[int] | None = None,
+    ) -> Iterator[Token]:
+        """The same tokens as they are made."""
+        tokens = self.generator.stream(prompt, max_new_tokens=max_new_tokens, eos_token_id=eos_token_id)
+        while True:
+            with self._lock:
+                token = next(tokens, None)
+            if token is None:
+                return
+            yield token
+
+    def save(self, path: str | Path) -> Path:
+        """Write an ``.amk`` file: schedule, certificate, graph and config; no weights. Raises UnwritablePathError."""
+        target = Path(path)
+        write_artefact(
+            target,
+            manifest=self.manifest,
+            config=self.checkpoint.config,
+            graph=self.graph,
+            schedule=self.schedule,
+            certificate=self.certificate,
+        )
+        return target
+
+    @cached_property
+    def generator(self) -> Generator:
+        """Prompts to text, on ``session``."""
+        return Generator(
+            self.session,
+            tokenizer=self.tokenizer,
+            eos=self.checkpoint.eos_token_ids(),
+            source=self.checkpoint.source,
+        )
+
+    @cached_property
+    def tokenizer(self) -> Any | None:
+        """The checkpoint's HuggingFace tokenizer; None if it has none."""
+        return self.checkpoint.tokenizer()
+
+    @cached_property
+    def session(self) -> Session:
+        """The model on its device; the weights are read now.
+
+        Raises
+        ------
+        CheckpointError
+            The weights cannot be had, or are not those of this model.
+        NoDeviceError
+            There is nothing to run it on.
+        """
+        return self.open_session()
+
+    def open_session(self, *, seed: int | None = None) -> Session:
+        """A session of its own, with its own memory. ``seed`` shuffles the order of the reference machine."""
+        if self.arch != "cpu":
+            why = "this version proves the schedule and does not generate the CUDA kernel yet"
+            raise NoDeviceError(arch=self.arch, action="run a model", why=why)
+        return self.machine_session(seed=seed)
+
+    def machine_session(self, *, seed: int | None = None) -> Session:
+        """This very schedule, whatever its chip, on the reference machine."""
+        from amk.frontend.rope import rope_table
+        from amk.runtime.backend import MachineBackend
+
+        match_tensors(self.graph, self.checkpoint)
+        config = self.checkpoint.config
+        backend: Backend = MachineBackend(
+            self._validated, self.checkpoint.load, lambda rows: rope_table(config, rows), seed=seed
+        )
+        return Session(backend, vocab=self.graph.vocab, context_limit=self.graph.context_limit)
+
+    def __repr__(self) -> str:
+        return f"CompiledModel({self.manifest.model!r}, target={self.schedule.target.name!r})"

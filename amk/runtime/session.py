@@ -1,0 +1,112 @@
+"""One sequence on one backend: which positions are done, and the launches that do the next ones."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from amk.errors import ContextOverflowError, EmptyPromptError, TokenIdError
+from amk.runtime.errors import SupersededError, TooManyEosError
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from amk.runtime.backend import Backend
+
+
+class Session:
+    """Runs sequences on ``backend``, one after another.
+
+    A sequence is opened by ``prefill`` and continued by ``decode``. Opening one ends the one before, so whatever became
+    of that (an interrupt in the middle of a launch, a dropped stream) does not matter.
+
+    Attributes
+    ----------
+    position
+        Positions whose keys and values are in the cache; also the position of the token chosen last.
+    sequence
+        Number of the open sequence; a continuation of an older one is refused.
+    """
+
+    def __init__(self, backend: Backend, *, vocab: int, context_limit: int) -> None:
+        self.backend = backend
+        self.vocab = vocab
+        self.context_limit = context_limit
+        self.position = 0
+        self.sequence = 0
+
+    def prefill(self, prompt: Sequence[int], *, new_tokens: int = 1, eos: Sequence[int] = ()) -> int:
+        """Open a sequence and process its prompt; the first new token.
+
+        Parameters
+        ----------
+        prompt
+            Token ids, at least one.
+        new_tokens
+            Tokens that will be asked for in all, so that a sequence that cannot fit is refused before it starts.
+        eos
+            Ids that end a launch; the first new token is not checked against them.
+
+        Raises
+        ------
+        EmptyPromptError, TokenIdError, ContextOverflowError, TooManyEosError
+        """
+        ids = [int(token) for token in prompt]
+        self._check(ids, new_tokens, eos)
+        self.sequence += 1
+        self.position = 0
+        self.backend.begin(ids, list(eos))
+        self.backend.enter(ids[: self.backend.tokens_per_pass])
+        for steps, tokens in passes(len(ids), self.backend.tokens_per_pass):
+            self.backend.launch(pos=self.position, tokens=tokens, steps=steps)
+            self.position += steps * tokens
+        return self.backend.token(self.position)
+
+    def decode(self, steps: int) -> Iterator[int]:
+        """The next tokens, at most ``steps``, each as soon as its launch ends; fewer if one is end of text.
+
+        Raises
+        ------
+        SupersededError
+            Another sequence was opened in the meantime.
+        """
+        sequence = self.sequence
+        while steps > 0:
+            if self.sequence != sequence:
+                raise SupersededError
+            asked = min(steps, self.backend.steps_per_launch)
+            ran = self.backend.launch(pos=self.position, tokens=1, steps=asked)
+            first = self.position + 1
+            self.position += ran
+            steps = steps - ran if ran == asked else 0
+            # Read before the first is handed out: by the time of the next, another sequence may own the backend.
+            yield from [self.backend.token(position) for position in range(first, first + ran)]
+
+    def force(self, token: int) -> None:
+        """Take ``token`` as the one chosen last, whatever the model chose."""
+        self.backend.enter([token])
+
+    def logits(self) -> Tensor:
+        """[vocab] float32 logits behind the token chosen last."""
+        return self.backend.logits()
+
+    def _check(self, ids: list[int], new_tokens: int, eos: Sequence[int]) -> None:
+        if not ids:
+            raise EmptyPromptError
+        for position, token in enumerate(ids):
+            if not 0 <= token < self.vocab:
+                raise TokenIdError(token=token, position=position, vocab=self.vocab)
+        # The last token is chosen, never processed: it takes no position.
+        need, limit = len(ids) + new_tokens - 1, self.backend.max_context
+        if need > limit:
+            raise ContextOverflowError(
+                prompt=len(ids), new=new_tokens, need=need, limit=limit, model_limit=self.context_limit
+            )
+        if len(eos) > self.backend.eos_slots:
+            raise TooManyEosError(count=len(eos), most=self.backend.eos_slots)
+
+
+def passes(rows: int, most: int) -> list[tuple[int, int]]:
+    """Launches (steps, tokens a step) that process ``rows`` rows: full passes, then one of what is left over."""
+    full, rest = divmod(rows, most)
+    return [(steps, tokens) for steps, tokens in ((full, most), (1, rest)) if steps and tokens]
