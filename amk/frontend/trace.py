@@ -7,6 +7,7 @@ and the softmax are in the graph to be read, and all arithmetic is float32, as i
 
 from __future__ import annotations
 
+import copy
 import importlib.metadata
 import logging
 import warnings
@@ -58,7 +59,8 @@ def hf_config(config: dict[str, Any]) -> Any:
     """
     from transformers import AutoConfig
 
-    fields = {key: value for key, value in config.items() if key not in ("torch_dtype", "dtype")}
+    # A copy, because transformers writes into the rotary fields it is given.
+    fields = copy.deepcopy({key: value for key, value in config.items() if key not in ("torch_dtype", "dtype")})
     try:
         with quiet():
             return AutoConfig.for_model(**fields)
