@@ -35,7 +35,7 @@ def print_summary(summary: Summary) -> None:
     for line in estimate.stuck[:STUCK_SHOWN]:
         OUT.print(f"  blocked    {line}")
     if len(estimate.stuck) > STUCK_SHOWN:
-        OUT.print(f"             and {len(estimate.stuck) - STUCK_SHOWN} more workers")
+        OUT.print(f"             {len(estimate.stuck) - STUCK_SHOWN} more of {len(estimate.stuck)} blocked workers")
     hops = _table(("hops",), "number", "tasks", "bytes", "mean wait us", "adds us")
     for role in summary.roles:
         numbers = (

@@ -46,7 +46,7 @@ function aboutStep() {
   const head = ["", "hops", "bytes", "wait", "adds"].map((name) => element("th", {}, name));
   const body = [...roles.values()].map((role) =>
     element("tr", {},
-      element("td", {}, swatch(role.colour), role.name),
+      element("td", { title: role.name }, swatch(role.colour), role.name),
       element("td", {}, showCount(role.hops)),
       element("td", {}, showBytes(role.bytes)),
       element("td", {}, (role.wait / role.tasks / 1000).toFixed(2)),
@@ -56,7 +56,7 @@ function aboutStep() {
     ["/", "find a task"], ["esc", "clear"]];
   return [
     element("h3", { style: "margin-top:0" }, "Hops by role"),
-    element("table", {}, element("tr", {}, ...head), ...body),
+    element("table", { class: "roles" }, element("tr", {}, ...head), ...body),
     element("p", { class: "soft", style: "margin-top:6px" },
       "wait: mean idle time of a worker before a task, µs. adds: what the hops add to the step, µs."),
     element("p", {}, element("span", { class: "swatch hatched" }), "waiting for other workers"),
@@ -75,7 +75,7 @@ function aboutStuck() {
   const shown = data.stuck.slice(0, 20).map((stuck) =>
     element("li", {}, element("code", {}, stuck.task), ` waits for ${stuck.waits_for}`));
   return [
-    element("h3", { class: "warn" }, `${plural(data.stuck.length, "worker")} never finish`),
+    element("h3", { class: "warn" }, `Blocked for ever: ${plural(data.stuck.length, "worker")}`),
     element("ul", {}, ...shown),
   ];
 }

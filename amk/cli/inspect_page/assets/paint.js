@@ -83,30 +83,37 @@ function paintRows() {
 }
 
 function paintQueue(queue, y, tall, dim, path) {
+  const seen = [];
   for (let k = firstEndingAfter(queue, view.t0); k < queue.length; k++) {
     const i = queue[k];
-    if (!ranAt(i)) break;
-    const start = tasks.start[i];
-    if (start - tasks.wait[i] > view.t1) break;
-    let left = Math.max(GUTTER - 2, xOf(start));
-    const right = Math.min(size.width + 2, xOf(tasks.end[i]));
-    if (right - left < 2) left = Math.round(left * size.ratio) / size.ratio;  // a hair line is drawn on whole pixels
-    const waited = Math.max(GUTTER - 8, xOf(start - tasks.wait[i]));
-    context.globalAlpha = 1;
-    if (left - waited >= 2) {
-      context.fillStyle = rowHeight() >= LEGIBLE_ROW ? theme.hatched : theme.row;
-      context.fillRect(waited, y, left - waited, tall);
-    }
+    if (!ranAt(i) || tasks.start[i] - tasks.wait[i] > view.t1) break;
+    seen.push(i);
+  }
+  context.globalAlpha = 1;
+  context.fillStyle = rowHeight() >= LEGIBLE_ROW ? theme.hatched : theme.row;
+  for (const i of seen) {
+    const from = Math.max(GUTTER - 8, xOf(tasks.start[i] - tasks.wait[i]));
+    const wide = Math.min(size.width + 8, xOf(tasks.start[i])) - from;
+    if (wide >= 2) context.fillRect(from, y, wide, tall);
+  }
+  for (const i of seen) {
     const lit = !dim || i === chosen.task || chosen.awaited.has(i) || path.has(i);
-    context.globalAlpha = lit ? 1 : 0.28;
-    context.fillStyle = data.hops[tasks.hop[i]].colour;
-    context.fillRect(left, y, Math.max(1, right - left), tall);
-    if (lit && tall >= 12 && right - left > 24) {
-      context.fillStyle = "#fff";
-      font(Math.min(11, tall - 3), 500);
-      context.textBaseline = "middle";
-      textWithin(tasks.id[i], left + 5, y + tall / 2 + 0.5, right - left - 10);
-    }
+    paintTask(i, y, tall, lit);
+  }
+}
+
+function paintTask(i, y, tall, lit) {
+  let left = Math.max(GUTTER - 2, xOf(tasks.start[i]));
+  const right = Math.min(size.width + 2, xOf(tasks.end[i]));
+  if (right - left < 2) left = Math.round(left * size.ratio) / size.ratio;  // a hair line is drawn on whole pixels
+  context.globalAlpha = lit ? 1 : 0.28;
+  context.fillStyle = data.hops[tasks.hop[i]].colour;
+  context.fillRect(left, y, Math.max(1, right - left), tall);
+  if (lit && tall >= 12 && right - left > 24) {
+    context.fillStyle = "#fff";
+    font(Math.min(11, tall - 3), 500);
+    context.textBaseline = "middle";
+    textWithin(tasks.id[i], left + 5, y + tall / 2 + 0.5, right - left - 10);
   }
 }
 

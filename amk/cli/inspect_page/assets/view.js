@@ -117,11 +117,11 @@ function readAddress() {
 
 function writeAddress() {
   const asked = new URLSearchParams();
-  if (view.t0 !== whole.t0 || view.t1 !== whole.t1) {
+  if (view.t1 - view.t0 < whole.t1 - whole.t0 - 1) {
     asked.set("t0", (view.t0 / 1000).toFixed(3));
     asked.set("t1", (view.t1 / 1000).toFixed(3));
   }
-  if (view.w0 !== 0 || view.w1 !== rows) {
+  if (view.w1 - view.w0 < rows - 0.001) {
     asked.set("w0", view.w0.toFixed(2));
     asked.set("w1", view.w1.toFixed(2));
   }
