@@ -230,7 +230,7 @@ def resolve(
     path = Path(text).expanduser()
     alias = find_alias(text) if isinstance(model, str) else None
     by_alias = alias is not None and "/" not in text
-    if not by_alias and (path.exists() or not isinstance(model, str) or _looks_like_path(text)):
+    if text and not by_alias and (path.exists() or not isinstance(model, str) or _looks_like_path(text)):
         return _from_path(path)
     if alias is None and not HUB_ID.fullmatch(text):
         raise UnknownModelError(model=text, aliases=", ".join(ALIASES))
