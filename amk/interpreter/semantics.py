@@ -27,12 +27,11 @@ from amk.ir.tasks import (
     Sample,
     SiluMul,
     Store,
+    split_rows,
 )
 
 Step = Callable[[int, int], bool | None]
 """Runs a task at (pos, tokens); True when the worker is to leave the launch."""
-
-ROWS_PER_SPLIT = 256
 
 
 def compile_task(op: AnyKind, memory: Memory) -> Step:
@@ -54,17 +53,6 @@ def hi_lo(x: Tensor) -> Tensor:
     lo = (x - hi).to(torch.bfloat16).to(torch.float32)
     # Where hi is infinite or NaN the difference is NaN; the value itself is what the matrix unit would see.
     return torch.where(torch.isfinite(hi), hi + lo, hi)
-
-
-def active_splits(past: int, splits: int) -> int:
-    """Runs of the past that have rows: one for each 256, at least one, at most ``splits``."""
-    return max(1, min(splits, -(-past // ROWS_PER_SPLIT)))
-
-
-def split_rows(past: int, split: int, splits: int) -> tuple[int, int]:
-    """Half-open rows of the past that ``split`` attends to; empty for an inactive one."""
-    each = -(-past // active_splits(past, splits))
-    return (min(past, split * each), min(past, (split + 1) * each))
 
 
 def _begin(op: Begin, memory: Memory) -> Step:

@@ -12,11 +12,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal
 
+from msgspec.structs import replace
+
 from amk.ir.buffers import ITEM_BYTES, Buffer, Cost, Operand
 from amk.ir.record import Record
 from amk.ir.regions import POS, TOKENS, Box, Env, Interval, Region, linear, volume
 
 Buffers = Mapping[str, Buffer]
+
+ROWS_PER_SPLIT = 256
+"""Positions of the past for which one more split becomes active."""
 
 ALL_ROWS: Interval = (0, linear(**{TOKENS: 1}))
 LAST_ROW: Interval = (linear(-1, **{TOKENS: 1}), linear(**{TOKENS: 1}))
@@ -46,6 +51,17 @@ def _read(operand: Operand, *box: Interval) -> Read:
 
 def _write(operand: Operand, *box: Interval) -> Write:
     return Write(region=Region(buffer=operand.buffer, box=box), version=operand.version)
+
+
+def active_splits(past: int, splits: int) -> int:
+    """Runs of the past that have rows: one for each ``ROWS_PER_SPLIT``, at least one, at most ``splits``."""
+    return max(1, min(splits, -(-past // ROWS_PER_SPLIT)))
+
+
+def split_rows(past: int, split: int, splits: int) -> tuple[int, int]:
+    """Half-open rows of the past that ``split`` attends to; empty for an inactive one."""
+    each = -(-past // active_splits(past, splits))
+    return (min(past, split * each), min(past, (split + 1) * each))
 
 
 def _whole(buffer: Buffer) -> Box:
@@ -230,8 +246,7 @@ class Gemv(TaskKind, tag="gemv"):
 class Attention(TaskKind, tag="attention"):
     """One KV head's query group over one split of the past; split 0 also takes the step's own rows and appends them.
 
-    The past ``[0, pos)`` is cut into ``clamp(ceil(pos / 256), 1, splits)`` equal runs of rows, so a split may be empty:
-    it writes the neutral element. Scores are q.k*scale over rows <= the query's own.
+    The past ``[0, pos)`` is cut as ``split_rows`` says, so a split may be empty: it writes the neutral element. Scores are q.k*scale over rows <= the query's own.
 
     Attributes
     ----------
@@ -315,8 +330,16 @@ class Attention(TaskKind, tag="attention"):
         return (Region(buffer=self.k_cache, box=box), Region(buffer=self.v_cache, box=box))
 
     def macs(self, env: Env) -> int:
-        low, high = self.q_columns
-        return 2 * (high - low) * env[TOKENS] * (env[POS] // self.splits + env[TOKENS])
+        first, last = self.q_columns
+        low, high = split_rows(env[POS], self.split, self.splits)
+        own = env[TOKENS] if self.split == 0 else 0
+        return 2 * (last - first) * env[TOKENS] * (high - low + own)
+
+    def cost(self, buffers: Buffers, env: Env) -> Cost:
+        # The declared streams are the whole past, which holds for every split at every position.
+        low, high = split_rows(env[POS], self.split, self.splits)
+        row = self.head_dim * sum(ITEM_BYTES[buffers[name].dtype] for name in (self.k_cache, self.v_cache))
+        return replace(TaskKind.cost(self, buffers, env), stream_bytes=(high - low) * row)
 
 
 class Sample(TaskKind, tag="sample"):

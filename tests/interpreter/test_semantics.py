@@ -10,7 +10,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from amk.interpreter.semantics import ROWS_PER_SPLIT, active_splits, hi_lo, merge_splits, rotate, split_rows
+from amk.interpreter.semantics import hi_lo, merge_splits, rotate
+from amk.ir.tasks import ROWS_PER_SPLIT, active_splits, split_rows
 
 normal = st.floats(-(2.0**100), 2.0**100, width=32).filter(lambda x: abs(x) > 2.0**-100)
 past_and_splits = st.tuples(st.integers(0, 10_000), st.integers(1, 8))
