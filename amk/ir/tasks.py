@@ -246,7 +246,8 @@ class Gemv(TaskKind, tag="gemv"):
 class Attention(TaskKind, tag="attention"):
     """One KV head's query group over one split of the past; split 0 also takes the step's own rows and appends them.
 
-    The past ``[0, pos)`` is cut as ``split_rows`` says, so a split may be empty: it writes the neutral element. Scores are q.k*scale over rows <= the query's own.
+    The past ``[0, pos)`` is cut as ``split_rows`` says, so a split may be empty: it writes the neutral element. Scores
+    are q.k*scale over rows <= the query's own.
 
     Attributes
     ----------
