@@ -1,0 +1,158 @@
+"""validate: every rule, in an order in which each may assume what the ones before it have shown."""
+
+from __future__ import annotations
+
+import gc
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from amk.ir.schedule import Schedule
+from amk.validator.accesses import collect
+from amk.validator.boxes import domain
+from amk.validator.context import Context, streaming_tasks, tag_edges
+from amk.validator.findings import Report, Verdict, outcome
+from amk.validator.model import AccessModel, of_schedule
+from amk.validator.order import TooManySweepsError, window
+from amk.validator.program import of_model
+from amk.validator.rules import (
+    capacity,
+    deadlock,
+    expressible,
+    footprint,
+    kv,
+    launch,
+    outputs,
+    race,
+    reads,
+    regions,
+    stop,
+    structure,
+    tags,
+)
+from amk.validator.rules import window as window_rule
+
+
+def validate(schedule: Schedule | Path | str) -> Verdict:
+    """Check a schedule against every rule.
+
+    Parameters
+    ----------
+    schedule
+        A schedule, or the path of a schedule file.
+
+    Returns
+    -------
+    Verdict
+        PROVED, REFUTED with witnesses, or UNKNOWN.
+
+    Raises
+    ------
+    UnreadableInputError, MalformedScheduleError, ScheduleVersionError
+        The file cannot be read as a schedule. A schedule that can be read always gets a verdict.
+    """
+    if not isinstance(schedule, Schedule):
+        schedule = Schedule.load(Path(schedule))
+    began = time.perf_counter()
+    report, counts = Report(), Counter[str](tasks=len(schedule.tasks), workers=len(schedule.queues))
+    with _no_collection():
+        _check_schedule(schedule, report, counts)
+    return _verdict(report, counts, began)
+
+
+def validate_model(model: AccessModel) -> Verdict:
+    """Check a bare access model: the order rules, without those about task kinds, stop and capacity."""
+    began = time.perf_counter()
+    report, counts = Report(), Counter[str](tasks=sum(map(len, model.queues)), workers=len(model.queues))
+    expressible.check_range(model.pos_low, model.tokens, model.max_context, report)
+    if not report:
+        _check_model(model, report, counts)
+    return _verdict(report, counts, began)
+
+
+@contextmanager
+def _no_collection() -> Iterator[None]:
+    """Keep the cycle collector from walking the schedule again and again; nothing here makes cycles that matter."""
+    if not gc.isenabled():
+        yield
+        return
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+
+
+def _verdict(report: Report, counts: Counter[str], began: float) -> Verdict:
+    findings = report.findings()
+    seconds = time.perf_counter() - began
+    return Verdict(
+        outcome=outcome(findings), findings=findings, statistics=dict(sorted(counts.items())), seconds=seconds
+    )
+
+
+def _check_schedule(schedule: Schedule, report: Report, counts: Counter[str]) -> None:
+    structure.check(schedule, report)
+    expressible.check(schedule, report)
+    if report:
+        return
+    capacity.check(schedule, report)
+    stop.check(schedule, report)
+    footprint.check(schedule, report)
+    if schedule.target.drift >= 0:
+        _check_model(of_schedule(schedule), report, counts)
+
+
+def _check_model(model: AccessModel, report: Report, counts: Counter[str]) -> None:
+    reach = domain(pos_low=model.pos_low, max_context=model.max_context, steps_max=model.steps_max, tokens=model.tokens)
+    before = len(report.findings())
+    regions.check_buffers(model, report)
+    regions.check(model, reach, report)
+    launch.check(model, report)
+    if len(report.findings()) > before:
+        return
+    accesses, program = collect(model), of_model(model)
+    counts["classes"] = sum(len(found.table.boxes) for found in accesses.values())
+    tagged = [found for found in accesses.values() if found.buffer.tagged]
+    if not tags.single_writers(tagged, program, reach, report):
+        return
+    occurring = program.with_gates_as_waits().with_tag_waits(tag_edges(accesses, reach, fenced_only=False))
+    if not deadlock.check(occurring, report):
+        return
+    visible = program.with_tag_waits(tag_edges(accesses, reach, fenced_only=True))
+    streaming = streaming_tasks(accesses, model.written)
+    try:
+        sight = window(visible, steps_max=model.steps_max, drift=model.drift, streaming=streaming)
+        occurrence = (
+            window(occurring, steps_max=model.steps_max, drift=0, streaming=frozenset(), reads_data=False)
+            if tagged
+            else None
+        )
+    except TooManySweepsError:
+        report.add(window_rule.RULE, "the order relation did not settle within its budget", unknown=True)
+        return
+    counts["window"] = sight.order.steps
+    context = Context(
+        model=model,
+        reach=reach,
+        accesses=accesses,
+        program=program,
+        visible=visible,
+        sight=sight,
+        occurrence=occurrence,
+        counts=counts,
+    )
+    _check_order(context, report)
+
+
+def _check_order(context: Context, report: Report) -> None:
+    found = len(report.findings())
+    race.check(context, report)
+    tags.check(context, report)
+    outputs.check(context, report)
+    if len(report.findings()) == found or context.sight.exact is False:
+        # Which write is the last one means something only where writes and reads are in order.
+        reads.check(context, report)
+        kv.check(context, report)

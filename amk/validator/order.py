@@ -1,0 +1,270 @@
+"""The order relations -> and ~> over a window of D steps, as vector clocks.
+
+    x -> y holds iff y is not ready in Run({x}).
+
+Let G be a relation that contains queue order. G is sound if every wait edge (x, y) through (c, K) has fewer than K
+signals e of c, over all steps of the window, with not x <=_G e: then y cannot pass the wait before x is published.
+Support may be circular, and the greatest such G is the relation itself. Since G contains queue order it is a vector
+per instance: ``clock[y][w]`` = how many instances at the front of worker w's queue are published before y is.
+
+    clock[y] = max(own position + 1, clock of the queue predecessor,
+                   for each wait (c, K) the componentwise K-th smallest clock over the signals of c)
+
+iterated down from the top, in firing order, until nothing changes.
+
+On one worker, x_i -> x_j (x_j's reads see x_i's writes) iff j - i > d, or some task in (i, j] has a counter wait
+that fails in Run({x_i}): the maximum of the waits' own components along the queue.
+
+A stream of x_j begins at sigma(x_j), which follows the gates of x_1 .. x_j of its worker and nothing else.
+
+    C(D): for each worker, with its last task of step 0 withheld, D steps of Run leave no head and no stream of
+    step D ready.
+
+If C(D) holds, pairs D or more steps apart are ordered, and the D-step window decides x@0 against y@0 .. y@(D-1).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from amk.validator.firing import run
+from amk.validator.program import Ints, Need, Program
+
+Clock = npt.NDArray[np.int32]
+Key = tuple[int, int]
+TOP: Final = np.iinfo(np.int32).max
+
+
+class TooManySweepsError(Exception):
+    """The clocks did not settle within the budget; nothing is claimed."""
+
+
+SWEEPS_MAX: Final = 4096
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Level:
+    """Instances that fire together, with what their clocks are made of."""
+
+    instances: Ints
+    before: Ints  # queue predecessors; the row past the last stands for none
+    workers: Ints
+    positions: Ints
+    waits: list[tuple[Key, Ints]]  # (counter, K) and the rows of the level that wait for it
+
+
+class Order:
+    """-> of ``program`` over ``steps`` steps; ~> if the program carries its tag waits.
+
+    Attributes
+    ----------
+    rank
+        Per task: its level in the firing of step 0. If x -> y in a step then rank[x] < rank[y].
+    """
+
+    def __init__(self, program: Program, steps: int, drift: int) -> None:
+        self.program = program
+        self.steps = steps
+        self.drift = drift
+        self.tasks = program.tasks
+        self._length = np.array(program.length, np.int64)
+        rows = steps * self.tasks
+        self.clock: Clock = np.full((rows + 1, program.workers), TOP, np.int32)
+        self.clock[rows] = 0
+        self._waited: Clock = np.full(rows + 1, TOP, np.int32)  # own component of the waits, along the queue
+        self._waited[rows] = 0
+        self._signals = [self._over_steps(tasks) for tasks in program.signallers]
+        self._support: dict[Key, Clock] = {}
+        firing = run(program, steps)
+        self.rank = np.full(self.tasks, len(firing.levels), np.int64)
+        for number, level in enumerate(firing.levels):
+            here = np.array(level)
+            self.rank[here[here < self.tasks]] = number
+        self._settle([self._level(level) for level in firing.levels])
+        self._reading = self._drifted()
+        self._streams()
+
+    # --- clocks ------------------------------------------------------------------------------------------------------
+
+    def _over_steps(self, tasks: Ints) -> Ints:
+        return np.concatenate([tasks + step * self.tasks for step in range(self.steps)])
+
+    def _key(self, need: Need, step: int) -> Key:
+        return need.counter, need.threshold + step * self.program.per_step[need.counter]
+
+    def _level(self, level: list[int]) -> _Level:
+        instances = np.array(level, np.int64)
+        step, task = np.divmod(instances, self.tasks)
+        workers, index = self.program.worker[task], self.program.index[task]
+        positions = step * self._length[workers] + index
+        last_before = instances - self.tasks + self._length[workers] - 1  # of the step before, when index is 0
+        before = np.where(index > 0, instances - 1, last_before)
+        before[positions == 0] = self.steps * self.tasks
+        waits: dict[Key, list[int]] = {}
+        for row, (at, name) in enumerate(zip(step.tolist(), task.tolist(), strict=True)):
+            for need in self.program.waits[name]:
+                key = self._key(need, at)
+                if key[1] > 0:
+                    waits.setdefault(key, []).append(row)
+        return _Level(instances, before, workers, positions, [(key, np.array(rows)) for key, rows in waits.items()])
+
+    def _supported(self, key: Key) -> Clock:
+        """The componentwise K-th smallest clock over the signals of c: what must precede a wait for (c, K)."""
+        found = self._support.get(key)
+        if found is None:
+            counter, need = key
+            rows = self._signals[counter]
+            if need <= 0:
+                found = np.zeros(self.program.workers, np.int32)
+            elif need > len(rows):
+                found = np.full(self.program.workers, TOP, np.int32)
+            else:
+                found = np.partition(self.clock[rows], need - 1, axis=0)[need - 1]
+            self._support[key] = found
+        return found
+
+    def _settle(self, levels: list[_Level]) -> None:
+        for _ in range(SWEEPS_MAX):
+            self._support.clear()
+            changed = False
+            for level in levels:
+                changed |= self._lower(level)
+            if not changed:
+                return
+        raise TooManySweepsError
+
+    def _lower(self, level: _Level) -> bool:
+        clocks = self.clock[level.before]
+        waited = self._waited[level.before]
+        for key, rows in level.waits:
+            support = self._supported(key)
+            clocks[rows] = np.maximum(clocks[rows], support)
+            waited[rows] = np.maximum(waited[rows], support[level.workers[rows]])
+        clocks[np.arange(len(clocks)), level.workers] = level.positions + 1
+        same = np.array_equal(clocks, self.clock[level.instances])
+        same &= np.array_equal(waited, self._waited[level.instances])
+        self.clock[level.instances] = clocks
+        self._waited[level.instances] = waited
+        return not same
+
+    def _drifted(self) -> Clock:
+        """The clocks, each instance's own component as its reads see it."""
+        instances = np.arange(self.steps * self.tasks)
+        step, task = np.divmod(instances, self.tasks)
+        own = self.program.worker[task]
+        position = step * self._length[own] + self.program.index[task]
+        clock = self.clock[:-1].copy()
+        clock[instances, own] = np.maximum(position - self.drift, self._waited[instances])
+        return clock
+
+    # --- streams -----------------------------------------------------------------------------------------------------
+
+    def _streams(self) -> None:
+        """Clocks of sigma(x): one row per distinct state of a producer."""
+        rows: list[Clock] = [np.zeros(self.program.workers, np.int32)]
+        self._sigma_row = np.zeros(self.steps * self.tasks, np.int64)
+        self._producer: list[Clock] = []
+        for worker, length in enumerate(self.program.length):
+            state, passed, row = rows[0], set[Key](), 0
+            first = self.program.first[worker]
+            for position in range(self.steps * length):
+                step, index = divmod(position, length)
+                if keys := {self._key(need, step) for need in self.program.gates[first + index]} - passed:
+                    passed |= keys
+                    state = np.maximum.reduce([state, *(self._supported(key) for key in keys)])
+                    row = len(rows)
+                    rows.append(state)
+                self._sigma_row[step * self.tasks + first + index] = row
+            self._producer.append(state)
+        self._sigma: Clock = np.stack(rows)
+
+    # --- questions: how many of worker w's first instances precede this access? --------------------------------------
+
+    def before_write(self, instances: Ints, workers: Ints) -> Clock:
+        """Instances of each worker all of whose accesses precede the writes of each instance (its own included)."""
+        return self.clock[instances, workers]
+
+    def before_read(self, instances: Ints, workers: Ints) -> Clock:
+        """Instances of each worker whose writes the reads of each instance see."""
+        return self._reading[instances, workers]
+
+    def before_stream(self, instances: Ints, workers: Ints) -> Clock:
+        """Instances of each worker whose writes the streams of each instance see."""
+        return self._sigma[self._sigma_row[instances], workers]
+
+    # --- the window --------------------------------------------------------------------------------------------------
+
+    def joined(self, streaming: frozenset[int], *, reads_data: bool) -> bool:
+        """C(D).
+
+        Parameters
+        ----------
+        streaming
+            Tasks that stream from a buffer which is written in the launch.
+        reads_data
+            Whether warps that drift matter (->), or only publications do (~>).
+        """
+        busy = np.array(self.program.length) > 0
+        whole = self._length
+        for worker, length in enumerate(self.program.length):
+            if not length:
+                continue
+            head = self._head(worker, drifts=reads_data)
+            if (head[busy] < whole[busy]).any():
+                return False
+            stream = self._next_stream(worker, streaming)
+            if stream is not None and (stream[busy] < whole[busy]).any():
+                return False
+        return True
+
+    def _head(self, worker: int, *, drifts: bool) -> Clock:
+        """The clock of a worker's first task at step D, of which no other task has fired."""
+        first, length = self.program.first[worker], self.program.length[worker]
+        last = (self.steps - 1) * self.tasks + first + length - 1
+        support = [self._supported(self._key(need, self.steps)) for need in self.program.waits[first]]
+        clock: Clock = np.maximum.reduce([self.clock[last], *support])
+        if drifts:
+            own = [self.steps * length - self.drift, self._waited[last], *(row[worker] for row in support)]
+            clock[worker] = max(own)
+        return clock
+
+    def _next_stream(self, worker: int, streaming: frozenset[int]) -> Clock | None:
+        """The clock of the first stream of step D that matters; None if the worker has none."""
+        first, length = self.program.first[worker], self.program.length[worker]
+        state = self._producer[worker]
+        for task in range(first, first + length):
+            keys = [self._key(need, self.steps) for need in self.program.gates[task]]
+            for key in keys:
+                state = np.maximum(state, self._supported(key))
+            if task in streaming:
+                return state
+        return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Window:
+    """An order and what it decides: pairs at every distance if ``exact``, else only a launch of ``order.steps``."""
+
+    order: Order
+    exact: bool
+
+
+STEPS_MIN: Final = 2
+STEPS_MAX: Final = 4
+
+
+def window(
+    program: Program, *, steps_max: int, drift: int, streaming: frozenset[int], reads_data: bool = True
+) -> Window:
+    """The smallest window that decides ``program`` for every number of steps up to ``steps_max``."""
+    steps = STEPS_MIN
+    while True:
+        order = Order(program, min(steps, steps_max), drift)
+        exact = steps >= steps_max or order.joined(streaming, reads_data=reads_data)
+        if exact or steps == STEPS_MAX:
+            return Window(order=order, exact=exact)
+        steps += 1

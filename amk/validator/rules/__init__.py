@@ -1,0 +1,1 @@
+"""The rules, one a module; each opens with its formal statement."""

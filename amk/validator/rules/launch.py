@@ -1,0 +1,26 @@
+"""Launch state.
+
+    weight, const and input buffers are never written in a launch; KV rows [0, pos0) and what is read with lag 1 at
+    step 0 are what the launch finds.
+
+So a write of such a buffer is refused: another launch, or another worker, relies on its not happening.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from amk.validator.accesses import FIXED_KINDS
+from amk.validator.findings import Report, Rule
+from amk.validator.model import AccessModel
+
+RULE: Final = Rule(code="AMK-V318", title="constant written", statement=__doc__ or "")
+
+
+def check(model: AccessModel, report: Report) -> None:
+    """Report every write of a buffer that never changes."""
+    for node in model.nodes():
+        for write in node.writes:
+            kind = model.buffer[write.region.buffer].kind
+            if kind in FIXED_KINDS:
+                report.add(RULE, f"{node.id} writes {write.region.buffer}, which is of kind {kind}")
