@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 
 import pytest
 import torch
@@ -84,46 +85,48 @@ def answer(ids: list[int]) -> list[int]:
     return TINY.driver().generate(ids, NEW)
 
 
-def prompt_with_distinct_answer() -> list[int]:
+@cache
+def prompt_and_answer() -> tuple[list[int], list[int]]:
     """A prompt whose first three new tokens differ, so that stopping at the third is stopping there."""
-    return next(ids for ids in (TINY.ids(5, seed=s) for s in range(1, 99)) if len(set(answer(ids)[:3])) == 3)
-
-
-IDS = prompt_with_distinct_answer()
-ANSWER = answer(IDS)
+    prompts = (TINY.ids(5, seed=seed) for seed in range(1, 99))
+    return next((ids, new) for ids in prompts if len(set((new := answer(ids))[:3])) == 3)
 
 
 @pytest.mark.parametrize("seed", [None, 0, 1, 2])
-@pytest.mark.parametrize("eos", [[ANSWER[2]], [96, ANSWER[2], 95]], ids=["one id", "one of several"])
-def test_the_end_of_text_stops_all_workers_at_one_step(eos: list[int], seed: int | None) -> None:
+@pytest.mark.parametrize("others", [[], [96, 95]], ids=["one id", "one of several"])
+def test_the_end_of_text_stops_all_workers_at_one_step(others: list[int], seed: int | None) -> None:
+    ids, new = prompt_and_answer()
+    assert not set(others) & set(new)
     schedule = lower(TINY.graph, workers=7)
     driver = Driver.of(TINY, schedule, seed=seed)
-    driver.prefill(IDS, eos=eos)
+    driver.prefill(ids, eos=[*others, new[2]])
     order = driver.launch(steps=20)
     assert order.steps == 2
     assert order.tasks == 2 * len(schedule.tasks), "no worker ran a task of a third step"
-    assert driver.memory["token"][len(IDS) :].tolist() == ANSWER[:3] + [-1] * (65 - len(IDS) - 3)
+    assert driver.memory["token"][len(ids) :].tolist() == new[:3] + [-1] * (65 - len(ids) - 3)
     assert int(driver.memory["stop"]) == 1
 
     again = driver.launch(steps=3)
     assert (again.steps, again.tasks) == (0, 0), "stopped is stopped until the host clears it"
     driver.memory["stop"][0] = 0
     driver.launch(steps=NEW - 3)
-    assert driver.memory["token"][len(IDS) : len(IDS) + NEW].tolist() == ANSWER
+    assert driver.memory["token"][len(ids) : len(ids) + NEW].tolist() == new
 
 
 def test_the_first_new_token_may_be_the_end() -> None:
+    ids, new = prompt_and_answer()
     driver = TINY.driver()
-    driver.prefill(IDS, tokens=8, eos=[ANSWER[0]])
+    driver.prefill(ids, tokens=8, eos=[new[0]])
     assert driver.launch(steps=4).steps == 0
-    assert int(driver.memory["token"][len(IDS)]) == ANSWER[0]
+    assert int(driver.memory["token"][len(ids)]) == new[0]
 
 
 def test_an_end_of_text_within_the_prompt_does_not_stop() -> None:
+    ids, _ = prompt_and_answer()
     driver = TINY.driver()
-    driver.prefill(IDS, eos=IDS)
-    assert [order.steps for order in driver.orders] == [len(IDS)]
-    assert driver.memory["token"][1 : len(IDS)].tolist() == IDS[1:]
+    driver.prefill(ids, eos=ids)
+    assert [order.steps for order in driver.orders] == [len(ids)]
+    assert driver.memory["token"][1 : len(ids)].tolist() == ids[1:]
 
 
 # --- argmax ----------------------------------------------------------------------------------------------------------
