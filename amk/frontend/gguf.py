@@ -24,6 +24,9 @@ logger = logging.getLogger("amk.frontend.gguf")
 DROPPED = ("quantization_config", "_name_or_path", "_model_name_or_path", "transformers_version")
 """Config fields that describe the GGUF file and not the folder that is written."""
 
+SPECIAL_TOKENS = {"bos_token": "bos", "eos_token": "eos", "pad_token": "padding", "unk_token": "unknown"}
+"""What transformers and GGUF call the special tokens."""
+
 
 def prepare_gguf(path: Path) -> Path:
     """The prepared folder of a GGUF file, made now if it is not there; it is found again by the file's sha256.
@@ -98,23 +101,32 @@ def _read(path: Path) -> tuple[Any, Any, str]:
     with quiet():
         model = models.from_pretrained(**place, dtype=torch.float32)
         tokenizer = tokenizers.from_pretrained(**place)
-    _split_digits(reader, tokenizer)
+    _settle_tokenizer(reader, tokenizer)
     return model, tokenizer, max(sorted(set(kinds)), key=kinds.count)
 
 
-def _split_digits(reader: Any, tokenizer: Any) -> None:
-    r"""SmolLM's pre-tokenizer takes digits apart before words; the GGUF reader of transformers leaves that out.
+def _settle_tokenizer(reader: Any, tokenizer: Any) -> None:
+    r"""Make the tokenizer what the file says, where the GGUF readers of transformers differ or leave it out.
 
-    Without it ``"\n\n1"`` is other tokens than the model was trained on.
+    Special tokens are those of the file; decoding does not tidy spaces; and SmolLM takes digits apart before words,
+    without which ``"\n\n1"`` is other tokens than the model was trained on.
     """
     from tokenizers import pre_tokenizers
 
-    field = reader.fields.get("tokenizer.ggml.pre")
-    if field is None or field.contents() != "smollm":
-        return
-    tokenizer.backend_tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
-        [pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel(add_prefix_space=False)]
-    )
+    for role, key in SPECIAL_TOKENS.items():
+        token_id = _metadata(reader, f"tokenizer.ggml.{key}_token_id")
+        if token_id is not None:
+            setattr(tokenizer, role, tokenizer.convert_ids_to_tokens(int(token_id)))
+    tokenizer.clean_up_tokenization_spaces = False
+    if _metadata(reader, "tokenizer.ggml.pre") == "smollm":
+        tokenizer.backend_tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+            [pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel(add_prefix_space=False)]
+        )
+
+
+def _metadata(reader: Any, key: str) -> Any:
+    field = reader.fields.get(key)
+    return None if field is None else field.contents()
 
 
 def _write(folder: Path, model: Any, tokenizer: Any, provenance: dict[str, Any]) -> None:

@@ -98,7 +98,8 @@ def _check_chat(folder: Path) -> None:
     ids = tokenizer(text, add_special_tokens=False)["input_ids"]
     if tokenizer.decode(ids) != text or not text.startswith("<|im_start|>"):
         raise DemoError(why="its tokenizer does not give a chat prompt back as it was")
-    if read_json(folder / "generation_config.json").get("eos_token_id") != tokenizer.convert_tokens_to_ids(EOS):
+    stop = read_json(folder / "generation_config.json").get("eos_token_id")
+    if tokenizer.eos_token != EOS or stop != tokenizer.convert_tokens_to_ids(EOS):
         raise DemoError(why=f"its end of text is not {EOS}")
 
 

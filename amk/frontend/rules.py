@@ -251,9 +251,9 @@ def _arange(reader: Reader, node: fx.Node) -> Expr | None:
     return reader.build.const(0) if end == 1 else reader.build.make("arange", attrs=(end,), shape=(int(end),))  # type: ignore[arg-type]
 
 
-def _filled(reader: Reader, node: fx.Node) -> Expr:
-    value = {"zeros": 0.0, "ones": 1.0}.get(op_name(node))
-    return reader.build.const(node.args[-1] if value is None else value)  # type: ignore[arg-type]
+def _filled(reader: Reader, node: fx.Node) -> Expr | None:
+    value = {"zeros": 0.0, "ones": 1.0}.get(op_name(node), node.args[-1])
+    return reader.build.const(value) if isinstance(value, bool | int | float) else None
 
 
 def _index_copy(reader: Reader, node: fx.Node) -> Expr | None:

@@ -24,24 +24,24 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("amk.frontend.trace")
 
-TRANSFORMERS_RANGE = ("5.17", "5.25")
-"""Versions whose exported graphs the importer is tested with: low <= version < high."""
+RANGES = {"torch": ("2.11", "2.15"), "transformers": ("5.17", "5.25")}
+"""Releases whose exported graphs the importer reads: low <= version < high, as pyproject.toml asks for them."""
 
 CACHE_LENGTH = 23
 """Positions of the traced cache. Any number would do; a prime is not mistaken for a size of the model."""
 
 
 def check_versions() -> None:
-    """Refuse a transformers outside ``TRANSFORMERS_RANGE``, from its metadata alone.
+    """Refuse a torch or transformers outside ``RANGES``, from their metadata alone.
 
     Raises
     ------
     UnsupportedVersionError
     """
-    low, high = TRANSFORMERS_RANGE
-    found = importlib.metadata.version("transformers")
-    if not _release(low) <= _release(found) < _release(high):
-        raise UnsupportedVersionError(package="transformers", found=found, low=low, high=high)
+    for package, (low, high) in RANGES.items():
+        found = importlib.metadata.version(package)
+        if not _release(low) <= _release(found) < _release(high):
+            raise UnsupportedVersionError(package=package, found=found, low=low, high=high)
 
 
 def _release(version: str) -> tuple[int, int]:

@@ -36,7 +36,7 @@ def byte_letters() -> list[str]:
 def write_gguf(path: Path, *, eos: int = 2, arch: str = "llama") -> Path:
     """A llama of 2 layers, hidden 64, 4 heads and 2 KV heads; matrices Q4_1, norms float32."""
     random = np.random.default_rng(0)
-    tokens = [*SPECIAL, *byte_letters(), "ĊĊ"]
+    tokens = [*SPECIAL, *byte_letters(), "ĊĊ", "ĠĠ"]
     writer = gguf.GGUFWriter(path, arch)
     writer.add_context_length(128)
     writer.add_embedding_length(64)
@@ -51,7 +51,7 @@ def write_gguf(path: Path, *, eos: int = 2, arch: str = "llama") -> Path:
     writer.add_tokenizer_pre("smollm")
     writer.add_token_list(tokens)
     writer.add_token_types([3] * len(SPECIAL) + [1] * (len(tokens) - len(SPECIAL)))
-    writer.add_token_merges(["Ċ Ċ"])
+    writer.add_token_merges(["Ċ Ċ", "Ġ Ġ"])
     writer.add_bos_token_id(1)
     writer.add_eos_token_id(eos)
     writer.add_unk_token_id(0)

@@ -43,7 +43,7 @@ def test_an_entry_is_for_one_config_one_release_and_one_importer(checkpoint, tmp
     graph_for(checkpoint)
     graph_for(resolve(write_checkpoint(tmp_path / "other", llama(rms_norm_eps=1e-6), {})))
     assert len(entries(home)) == 2
-    monkeypatch.setattr("importlib.metadata.version", lambda package: "5.20.0")
+    monkeypatch.setattr("importlib.metadata.version", {"torch": "2.13.0", "transformers": "5.20.0"}.__getitem__)
     graph_for(checkpoint)
     assert len(entries(home)) == 3
     monkeypatch.setattr(graphs, "_sources_digest", lambda: "another importer")

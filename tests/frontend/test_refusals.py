@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import tomllib
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,7 +23,7 @@ from amk.frontend.errors import (
     UnsupportedVersionError,
 )
 from amk.frontend.importer import import_graph
-from amk.frontend.trace import hf_config
+from amk.frontend.trace import RANGES, hf_config, trace_decode_step
 from tests.frontend.examples import LLAMA3, llama
 
 
@@ -153,11 +155,26 @@ def test_what_transformers_cannot_build_is_refused(monkeypatch):
         import_graph(llama(num_key_value_heads=3))
 
 
-@pytest.mark.parametrize("version", ["5.16.2", "5.25.0", "4.57.1", "6.0.0"])
-def test_a_release_outside_the_range_is_refused(version, monkeypatch):
-    monkeypatch.setattr("importlib.metadata.version", lambda _: version)
-    with pytest.raises(UnsupportedVersionError, match=version):
-        import_graph(llama())
+@pytest.mark.parametrize(
+    ("package", "version"),
+    [
+        ("transformers", "5.16.2"),
+        ("transformers", "5.25.0"),
+        ("transformers", "4.57.1"),
+        ("torch", "2.10.0+cpu"),
+        ("torch", "2.15.0a0"),
+    ],
+)
+def test_a_release_outside_the_range_is_refused(package, version, monkeypatch):
+    versions = {"torch": "2.13.0", "transformers": "5.24.0", package: version}
+    monkeypatch.setattr("importlib.metadata.version", versions.__getitem__)
+    with pytest.raises(UnsupportedVersionError, match=rf"{package} {version[:4]}"):
+        trace_decode_step(llama())
+
+
+def test_the_ranges_are_those_of_the_package():
+    wanted = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]["dependencies"]
+    assert all(f"{package}>={low},<{high}" in wanted for package, (low, high) in RANGES.items())
 
 
 def test_refusing_from_the_config_imports_neither_torch_nor_transformers():

@@ -8,7 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from amk.frontend.trace import TRANSFORMERS_RANGE
+from amk.frontend.trace import RANGES
 from tests.frontend.examples import LLAMA3, llama
 
 ROOT = Path(__file__).parents[2]
@@ -52,7 +52,7 @@ def with_path(*folders: Path) -> dict:
 def test_both_ends_of_the_range_import_to_the_same_graphs():
     assert (OVERLAY / "transformers").is_dir(), f"{OVERLAY} is not there: run `make setup`"
     newest, oldest = with_path(), with_path(OVERLAY)
-    assert oldest["version"].startswith(TRANSFORMERS_RANGE[0] + ".")
+    assert oldest["version"].startswith(RANGES["transformers"][0] + ".")
     assert newest["version"] != oldest["version"]
     assert newest["graphs"] == oldest["graphs"]
     assert newest["tables"] == oldest["tables"]
