@@ -173,8 +173,14 @@ class Walk:
                 last[self.cells[word]] = x.bit
         for word, g in x.tags_written:
             if not self.fenced(word):
-                tags[self.tag_cells[word]] = (x.step, g)
+                self.stamp(tags, word, (x.step, g))
         return tuple(last), tuple(tags)
+
+    def stamp(self, tags: list[Any], word: Word, epoch: tuple[int, int]) -> None:
+        """Store a word. Its epoch never goes back: versions of a step are written in the order of their numbers."""
+        if self.tags and tags[self.tag_cells[word]] is not None and tags[self.tag_cells[word]] > epoch:
+            self.found.add("tag order")
+        tags[self.tag_cells[word]] = epoch
 
     def fenced(self, word: Word) -> bool:
         return bool(self.launch.buffers[word[0]].get("fenced", False))
@@ -184,7 +190,7 @@ class Walk:
         tags = list(memory[1])
         for word, g in x.tags_written:
             if self.fenced(word):
-                tags[self.tag_cells[word]] = (x.step, g)
+                self.stamp(tags, word, (x.step, g))
         return memory[0], tuple(tags)
 
     def walk(self) -> None:

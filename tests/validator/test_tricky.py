@@ -1,0 +1,37 @@
+"""The five tricky schedules and the traps: the validator and the oracle, each against the verdict that is known."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from amk.validator import Outcome, validate_model
+from tests.oracle.explore import explore
+from tests.validator.tricky import CASES, Case
+
+each = pytest.mark.parametrize("case", CASES.values(), ids=lambda case: case.name)
+
+
+@each
+def test_verdict(case: Case) -> None:
+    verdict = validate_model(case.model)
+    assert (case.code in verdict.codes()) if case.code else verdict.proved, [str(f) for f in verdict.findings]
+    assert case.code in verdict.codes() or not verdict.findings
+
+
+@each
+def test_oracle_agrees(case: Case) -> None:
+    steps = min(case.model.steps_max, 3)
+    small = msgspec.structs.replace(case.model, steps_max=steps)
+    if small.max_context > 100:
+        small = msgspec.structs.replace(small, max_context=4)
+    found = explore(msgspec.to_builtins(small))
+    assert bool(found) == (validate_model(small).outcome is Outcome.REFUTED), found
+
+
+@each
+def test_witness_names_a_task(case: Case) -> None:
+    names = {node.id for queue in case.model.queues for node in queue}
+    for finding in validate_model(case.model).findings:
+        told = finding.unknown or finding.what.startswith("and ") or any(name in finding.what for name in names)
+        assert told, finding
