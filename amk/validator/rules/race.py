@@ -20,7 +20,7 @@ from typing import Final
 
 import numpy as np
 
-from amk.validator.accesses import READ, STREAM, WRITE, Accesses
+from amk.validator.accesses import READ, STREAM, VERB, WRITE, Accesses
 from amk.validator.boxes import may_meet, overlapping, spread
 from amk.validator.context import Context
 from amk.validator.findings import Report, Rule
@@ -229,8 +229,14 @@ class _Buffer:
         return int(side.task[row]), int(self.groups.kind[group]), int(self.groups.box[group])
 
     def _beyond_window(self) -> None:
-        """No window joins the steps: only accesses that never share a word are known to be safe."""
-        writes, others = may_meet(self.found.table, self.found.write_boxes, self.all_boxes, self.context.reach)
-        if len(writes):
-            write, other = self.found.show(int(writes[0])), self.found.show(int(others[0]))
-            window.leave_open(self.context, self.report, f"write of {write} and access to {other}")
+        """No window joins the steps: only writes of one worker, and what never shares a word, are known to be safe."""
+        groups = self.groups
+        boxes = may_meet(self.found.table, self.found.write_boxes, self.all_boxes, self.context.reach)
+        for write, other in self._group_pairs(*boxes):
+            undecided = (groups.worker[write] != groups.worker[other]) | (groups.kind[other] != WRITE)
+            for row in np.flatnonzero(undecided)[:1].tolist():
+                x, y = int(groups.task[groups.start[write[row]]]), int(groups.task[groups.start[other[row]]])
+                one = f"{self.program.describe(x)} writes {self.found.show(int(groups.box[write[row]]))}"
+                verb, box = VERB[int(groups.kind[other[row]])], self.found.show(int(groups.box[other[row]]))
+                window.leave_open(self.context, self.report, f"{one} and {self.program.describe(y)} {verb} {box}")
+                return
