@@ -181,6 +181,14 @@ def test_the_cost_of_attention_in_one_split() -> None:
     assert cost.macs == 2 * 32 * 3 * (40 + 3)
 
 
+@pytest.mark.parametrize("pos", [0, 1, 256, 257, 600, 5000])
+def test_the_splits_of_a_head_stream_its_past_once(pos: int) -> None:
+    env = {"pos": pos, "tokens": 3}
+    tasks = [MANY.task[f"L0.attention#{split}"].op for split in range(3)]
+    assert sum(task.cost(MANY.buffer, env).stream_bytes for task in tasks) == 2 * pos * 16 * 4
+    assert sum(task.macs(env) for task in tasks) == 2 * 32 * 3 * (pos + 3)
+
+
 def test_bf16_kv_streams_half_the_bytes() -> None:
     narrow = lower(GRAPH, workers=1, bf16_kv=True)
     full, half = (s.task["L0.attention#0"].op.cost(s.buffer, ENV).stream_bytes for s in (ONE, narrow))
