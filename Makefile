@@ -14,7 +14,7 @@ AMK_HOME ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/amk
 export AMK_HOME
 
 MODEL := SmolLM2-135M-Instruct
-CHECKPOINT := $(AMK_HOME)/checkpoints/$(MODEL)/provenance.json
+CHECKPOINT := $(AMK_HOME)/checkpoints/smollm2-135m-instruct/provenance.json
 
 # The oldest transformers that amk supports, as an overlay on .venv: put .venv-tf517 first on PYTHONPATH. These are all
 # the packages in which the two environments differ.

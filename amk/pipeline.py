@@ -13,6 +13,7 @@ from rich.console import Console
 
 from amk.errors import BadOptionError, CertificateMismatchError, NotYetError
 from amk.frontend.checkpoint import resolve
+from amk.frontend.coverage import match_tensors
 from amk.frontend.graphs import graph_for
 from amk.ir.graph import Graph
 from amk.ir.passes import Passes
@@ -86,6 +87,8 @@ def compile(  # noqa: A001 - amk.compile is what users call it
     checkpoint = resolve(model, revision=revision, local_files_only=local_files_only, cache_dir=cache_dir)
     with _stage(f"recognising {checkpoint.name}", progress):
         graph = graph_for(checkpoint)
+        if checkpoint.at_hand():
+            match_tensors(graph, checkpoint)
     tile = Tile(max_context=_context(max_context, graph), tokens_per_pass=tokens_per_pass, kv_dtype=_KV[kv_dtype])
     passes = Passes(tile=tile)
     with _stage("comparing its twin with HuggingFace", progress):
@@ -100,7 +103,7 @@ def compile(  # noqa: A001 - amk.compile is what users call it
         model=checkpoint.name,
         source=checkpoint.source,
         config_digest=checkpoint.config_digest(),
-        weights_digest=checkpoint.digest() if checkpoint.has_weights() else "",
+        weights_digest=checkpoint.digest() if checkpoint.at_hand() else "",
         dtype=dtype,
         kv_dtype=kv_dtype,
     )

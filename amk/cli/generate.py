@@ -50,7 +50,8 @@ def generate(
     )
     tokenizer = compiled.tokenizer
     chat = not raw and tokenizer is not None and bool(tokenizer.chat_template)
-    ERR.print(f"{compiled.manifest.model} from {compiled.checkpoint.source}; {compiled.certificate.one_line()}")
+    ERR.print(compiled.checkpoint.source)
+    ERR.print(compiled.certificate.one_line())
     answers = []
     for text in texts:
         messages = [{"role": "system", "content": system}] if system else []
@@ -67,9 +68,7 @@ def generate(
                 }
             )
             continue
-        count = 0
         for token in compiled.stream(prompt, max_new_tokens=max_new_tokens):
-            count += 1
             OUT.file.write(token.text)
             OUT.file.flush()
         OUT.print()

@@ -14,7 +14,7 @@ from amk.cli.inspect_page import render_page
 from amk.cli.inspect_page.describe import printable
 from amk.cli.inspect_report import QueueReport, Summary, TaskReport, Tasks, summarise
 from amk.cli.inspect_tables import print_queue, print_summary, print_task
-from amk.cli.options import Json
+from amk.cli.options import Json, open_schedule
 from amk.cli.output import OUT, print_json
 from amk.errors import BadOptionError
 from amk.ir.regions import TOKENS
@@ -43,7 +43,7 @@ def inspect(
 
     The file is read, not proved safe: `amk validate` does that.
     """
-    schedule = Schedule.load(path)
+    schedule = open_schedule(path)
     _check_worker(schedule, worker)
     at, rows = _moment(schedule, pos, tokens)
     timeline = estimate(schedule, pos=at, tokens=rows)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
+    from amk.ir.schedule import Schedule
     from amk.pipeline import CompiledModel
 
 Model = Annotated[
@@ -51,3 +52,14 @@ def open_model(
         local_files_only=local_files_only,
         progress=progress,
     )
+
+
+def open_schedule(path: Path) -> Schedule:
+    """The schedule of a schedule file or of an ``.amk`` file; the file's own verdict is not looked at."""
+    if path.suffix == ".amk":
+        from amk.runtime.artefact import read_artefact
+
+        return read_artefact(path).schedule
+    from amk.ir.schedule import Schedule
+
+    return Schedule.load(path)

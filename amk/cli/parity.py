@@ -52,7 +52,7 @@ def parity(
     )
     terms = Contract.load(contract) if contract else contract_for(compiled.manifest.model)
     if not as_json:
-        OUT.print(f"{compiled.manifest.model} from {compiled.checkpoint.source}")
+        OUT.print(compiled.checkpoint.source)
         OUT.print(compiled.certificate.one_line())
         OUT.print(
             f"contract {terms.contract}: every token as HuggingFace float32, r <= {terms.numerical.logit_range_max}"
@@ -99,6 +99,6 @@ def _verdict(report: ParityReport) -> str:
     if report.verdict == "fail":
         return f"FAIL: {report.failure}"
     return (
-        f"PASS: {report.tokens} tokens of {len(report.prompts)} prompts equal HuggingFace float32, {report.ties} named ties, "
-        f"r {report.logit_range_max:.2g} (bound {report.logit_range_bound:g})"
+        f"PASS: {report.tokens} tokens of {len(report.prompts)} prompts equal HuggingFace float32, "
+        f"{report.ties} named ties, r {report.logit_range_max:.2g} (bound {report.logit_range_bound:g})"
     )

@@ -9,10 +9,9 @@ import msgspec
 import typer
 from rich.text import Text
 
-from amk.cli.options import Json
+from amk.cli.options import Json, open_schedule
 from amk.cli.output import OUT, print_json
 from amk.errors import EXIT_FAILED, EXIT_PASS, EXIT_UNKNOWN, BadOptionError
-from amk.ir.schedule import Schedule
 from amk.settings import write_atomically
 
 if TYPE_CHECKING:
@@ -24,7 +23,9 @@ _STYLE: Final = {"proved": "bold green", "refuted": "bold red", "unknown": "bold
 
 
 def validate(
-    path: Annotated[Path | None, typer.Argument(metavar="SCHEDULE.json", help="A schedule file.")] = None,
+    path: Annotated[
+        Path | None, typer.Argument(metavar="SCHEDULE", help="A schedule.json or a compiled .amk file.")
+    ] = None,
     *,
     certificate: Annotated[Path | None, typer.Option(help="Write the certificate of a proof here.")] = None,
     rule: Annotated[str | None, typer.Option("--explain", help="State a rule, by its code, and stop.")] = None,
@@ -46,7 +47,7 @@ def validate(
         )
     from amk import validator
 
-    schedule = Schedule.load(path)
+    schedule = open_schedule(path)
     verdict = validator.validate(schedule)
     proof = validator.certificate_of(schedule, verdict) if verdict.proved else None
     if certificate is not None and proof is not None:

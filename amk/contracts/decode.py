@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib import resources
 from pathlib import Path
 
@@ -15,8 +15,6 @@ from amk.frontend.aliases import models_folder
 from amk.parity.compare import HuggingFaceOracle, ParityReport, PromptParity, compare, summarise
 from amk.runtime.generate import Message, Prompt
 from amk.runtime.model import CompiledModel
-
-_Prompts = list[str | list[int] | list[dict[str, str]]]
 
 
 def contract_for(name: str) -> Contract:
@@ -46,12 +44,21 @@ def load_prompts(path: Path | None) -> list[Prompt]:
             why = error.strerror or str(error)
             raise UnreadableInputError(path=path, why=why, fix="pass the path of a JSON file of prompts") from error
     try:
-        prompts: list[Prompt] = list(msgspec.json.decode(data, type=_Prompts))
+        prompts = [_prompt(entry) for entry in msgspec.json.decode(data, type=list[str | list[object]])]
     except msgspec.MsgspecError as error:
         raise PromptFileError(path=path, why=error) from error
     if not prompts or not all(prompts):
         raise PromptFileError(path=path, why="it has no prompts" if not prompts else "one of its prompts is empty")
     return prompts
+
+
+def _prompt(entry: str | list[object]) -> Prompt:
+    """Text as it is; a list is one of messages if its first entry is, else of token ids."""
+    if isinstance(entry, str):
+        return entry
+    if entry and isinstance(entry[0], dict):
+        return msgspec.convert(entry, type=list[dict[str, str]])
+    return msgspec.convert(entry, type=list[int])
 
 
 def encode_prompts(model: CompiledModel, prompts: Sequence[Prompt]) -> list[tuple[str, list[int]]]:
@@ -62,7 +69,7 @@ def encode_prompts(model: CompiledModel, prompts: Sequence[Prompt]) -> list[tupl
     def plain(prompt: Prompt) -> Prompt:
         if chats or isinstance(prompt, str) or not isinstance(prompt[0], dict):
             return prompt
-        return "\n".join(message["content"] for message in prompt)  # type: ignore[index]  # messages, as just seen
+        return "\n".join(message["content"] for message in prompt if isinstance(message, Mapping))
 
     return [(_title(prompt), model.generator.encode(plain(prompt))) for prompt in prompts]
 

@@ -87,6 +87,10 @@ class Checkpoint:
                 raise ConfigChangedError(name=self.name, path=beside, fields=", ".join(fields))
         return weights
 
+    def at_hand(self) -> bool:
+        """Whether the weights are on this machine; nothing is downloaded to find out."""
+        return self.origin.at_hand()
+
     @property
     def generation_config(self) -> dict[str, Any]:
         """The parsed generation_config.json; empty if there is none on this machine."""
@@ -181,6 +185,9 @@ class MemoryOrigin:
 
     def weights(self) -> Weights:
         return MemoryWeights(self.model)
+
+    def at_hand(self) -> bool:
+        return True
 
     def folder(self) -> Path | None:
         return None

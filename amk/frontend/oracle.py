@@ -23,8 +23,9 @@ def float32_model(config: dict[str, Any], load: Callable[[str], Tensor]) -> Any:
     """
     from transformers import AutoModelForCausalLM
 
+    factory: Any = AutoModelForCausalLM  # untyped
     with quiet(), torch.no_grad():
-        model = AutoModelForCausalLM.from_config(hf_config(config), attn_implementation="eager", dtype=torch.float32)
+        model = factory.from_config(hf_config(config), attn_implementation="eager", dtype=torch.float32)
         # named_parameters lists a tied table once, under the embedding's name.
         for name, parameter in model.named_parameters():
             parameter.copy_(as_packed(load(name)))

@@ -10,9 +10,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from amk.errors import AmkError
+from amk.errors import AmkError, CheckpointError
 from amk.frontend.aliases import folder_name, shipped_config
-from amk.frontend.errors import HubError, NoConfigError, PickleWeightsError, RemoteCodeError, WeightsUnavailableError
+from amk.frontend.errors import (
+    HubError,
+    NoConfigError,
+    NoWeightsError,
+    PickleWeightsError,
+    RemoteCodeError,
+    WeightsUnavailableError,
+)
 from amk.frontend.files import read_json
 from amk.frontend.tensors import PICKLES, weight_files
 from amk.frontend.weights import FolderWeights, Weights
@@ -39,6 +46,10 @@ class Origin(Protocol):
     def config(self) -> ConfigFile: ...
 
     def weights(self) -> Weights: ...
+
+    def at_hand(self) -> bool:
+        """Whether the weights are on this machine; nothing is downloaded to find out."""
+        ...
 
     def folder(self) -> Path | None:
         """The folder of configs and tokenizer as far as it is on this machine."""
@@ -73,6 +84,12 @@ class FolderOrigin:
 
     def weights(self) -> Weights:
         return FolderWeights(self.path)
+
+    def at_hand(self) -> bool:
+        try:
+            return bool(weight_files(self.path))
+        except NoWeightsError:
+            return False
 
     def folder(self) -> Path | None:
         return self.path
@@ -139,6 +156,13 @@ class HubOrigin:
         except HubError as error:
             tried.append(f"  hub: {error.facts['why']}")
             raise self._unavailable(tried) from error
+
+    def at_hand(self) -> bool:
+        local = self.folder()
+        try:
+            return local is not None and bool(weight_files(local))
+        except CheckpointError:  # half of a download: the hub has the rest
+            return False
 
     def prepared(self) -> Path | None:
         """Where a prepared checkpoint of the alias is, or would be."""

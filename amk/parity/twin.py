@@ -22,7 +22,7 @@ CONTEXT = 64
 TOKENS = 12
 WORKERS = 7  # a prime: pieces of every hop are uneven
 LOGIT_RANGE_MAX = 2e-3
-"""The twin's logits have a deviation near 1.5; a 16-bit significand leaves a range far below this, a fault far above."""
+"""The twin's logits have a deviation near 1.5; a 16-bit significand leaves r far below this, a fault far above."""
 
 
 def check_twin(config: dict[str, Any], passes: Passes, target: Target, *, name: str, seed: int = 0) -> ParityReport:

@@ -163,9 +163,10 @@ class Generator:
                 option="max_new_tokens", value=limit, why="nothing would be made", fix="pass 1 or more"
             )
         token = self.session.prefill(ids, new_tokens=limit, eos=sorted(eos))
+        following = self.session.decode(limit - 1)
         yield token
         if token not in eos:
-            yield from self.session.decode(limit - 1)
+            yield from following
 
     def _detokenize(self) -> Callable[[int], str]:
         """Token -> the text that it completes: nothing while a character is unfinished."""

@@ -8,7 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from amk.errors import NoDeviceError
+from amk.errors import CertificateMismatchError, NoDeviceError, NoTokenizerError
 from amk.frontend.coverage import match_tensors
 from amk.ir.graph import Graph
 from amk.ir.schedule import Schedule
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 class CompiledModel:
     """A model whose schedule is proved safe; ``amk.compile`` and ``amk.load`` make them.
 
-    Weights, tokenizer and device are taken up when first needed, so compiling needs a config alone. One sequence runs at
-    a time: calls from several threads are served one after another, and a stream that another call overtakes ends in
+    Weights, tokenizer and device are taken up when first needed, so compiling needs a config alone. One sequence runs
+    at a time: calls from several threads are served one after another, and a stream that another call overtakes ends in
     ``SupersededError``.
 
     Attributes
@@ -64,7 +64,8 @@ class CompiledModel:
 
     def report(self) -> Report:
         """What was compiled, for which chip, with which memory, and the certificate; prints as text."""
-        return Report.of(self.manifest, self.graph, self.schedule, self.certificate, self.checkpoint.notes)
+        notes = self.checkpoint.notes if self.checkpoint.at_hand() else ()
+        return Report.of(self.manifest, self.graph, self.schedule, self.certificate, notes)
 
     def generate(
         self,
@@ -119,7 +120,10 @@ class CompiledModel:
     @cached_property
     def tokenizer(self) -> Any | None:
         """The checkpoint's HuggingFace tokenizer; None if it has none."""
-        return self.checkpoint.tokenizer()
+        try:
+            return self.checkpoint.tokenizer()
+        except NoTokenizerError:
+            return None  # prompts may still be token ids; text is refused when it comes
 
     @cached_property
     def session(self) -> Session:
@@ -142,11 +146,19 @@ class CompiledModel:
         return self.machine_session(seed=seed)
 
     def machine_session(self, *, seed: int | None = None) -> Session:
-        """This very schedule, whatever its chip, on the reference machine."""
+        """A session that runs the schedule, whatever its chip, on the reference machine."""
         from amk.frontend.rope import rope_table
         from amk.runtime.backend import MachineBackend
 
         match_tensors(self.graph, self.checkpoint)
+        expected = self.manifest.weights_digest
+        if expected and (found := self.checkpoint.digest()) != expected:
+            raise CertificateMismatchError(
+                path=self.checkpoint.name,
+                field="weights",
+                found=f"sha256 {found[:16]}",
+                expected=f"sha256 {expected[:16]}",
+            )
         config = self.checkpoint.config
         backend: Backend = MachineBackend(
             self._validated, self.checkpoint.load, lambda rows: rope_table(config, rows), seed=seed

@@ -63,14 +63,18 @@ class Session:
         return self.backend.token(self.position)
 
     def decode(self, steps: int) -> Iterator[int]:
-        """The next tokens, at most ``steps``, each as soon as its launch ends; fewer if one is end of text.
+        """The next tokens of the sequence that is open now, each as soon as its launch ends.
+
+        At most ``steps`` of them; fewer if one is end of text.
 
         Raises
         ------
         SupersededError
             Another sequence was opened in the meantime.
         """
-        sequence = self.sequence
+        return self._decode(steps, self.sequence)
+
+    def _decode(self, steps: int, sequence: int) -> Iterator[int]:
         while steps > 0:
             if self.sequence != sequence:
                 raise SupersededError

@@ -62,7 +62,7 @@ def test_an_error_names_file_and_line(tmp_path: Path, old: str, new: str, line: 
 
 
 def test_a_missing_file_is_unreadable(tmp_path: Path) -> None:
-    with pytest.raises(UnreadableInputError, match="contract.yaml"):
+    with pytest.raises(UnreadableInputError, match=r"contract\.yaml"):
         Contract.load(tmp_path / "contract.yaml")
 
 
