@@ -17,8 +17,13 @@ from amk.validator.program import Ints
 
 READ: Final = 0
 WRITE: Final = 1
-STREAM: Final = 2
-VERB: Final = ("reads", "writes", "streams")
+STREAM: Final = 2  # the first stream of a task; the next ones follow on
+
+
+def verb(kind: int) -> str:
+    """What a task does with the words of an access of this kind."""
+    return ("reads", "writes", "streams")[min(kind, STREAM)]
+
 
 # Set before a launch and never written in it: always there, whoever reads.
 FIXED_KINDS: Final = frozenset({"weight", "const", "input"})
@@ -39,6 +44,11 @@ class Accesses:
     def of(self, kind: int) -> Ints:
         """Numbers of the accesses of this kind."""
         return np.flatnonzero(self.kind == kind)
+
+    @cached_property
+    def stream_kinds(self) -> list[int]:
+        """The kinds of stream that occur."""
+        return [kind for kind in np.unique(self.kind).tolist() if kind >= STREAM]
 
     @cached_property
     def write_boxes(self) -> Ints:
@@ -72,8 +82,8 @@ def _each(node: Node) -> Iterator[tuple[Region, int, int, int]]:
         yield read.region, READ, read.lag, read.version
     for write in node.writes:
         yield write.region, WRITE, 0, write.version
-    for stream in node.streams:
-        yield stream.region, STREAM, 0, 0
+    for number, stream in enumerate(node.streams):
+        yield stream.region, STREAM + number, 0, 0
 
 
 def collect(model: AccessModel) -> dict[str, Accesses]:

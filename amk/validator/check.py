@@ -12,7 +12,7 @@ from pathlib import Path
 from amk.ir.schedule import Schedule
 from amk.validator.accesses import collect
 from amk.validator.boxes import domain
-from amk.validator.context import Context, streaming_tasks, tag_edges
+from amk.validator.context import Context, mattering_streams, tag_edges
 from amk.validator.findings import Report, Verdict, outcome
 from amk.validator.model import AccessModel, of_schedule
 from amk.validator.order import TooManySweepsError, window
@@ -122,7 +122,7 @@ def _check_model(model: AccessModel, report: Report, counts: Counter[str]) -> No
     if not deadlock.check(occurring, report):
         return
     visible = program.with_tag_waits(tag_edges(accesses, reach, fenced_only=True))
-    streaming = streaming_tasks(accesses, model.written)
+    streaming = mattering_streams(accesses, model.written)
     try:
         sight = window(visible, steps_max=model.steps_max, drift=model.drift, streaming=streaming)
         occurrence = (

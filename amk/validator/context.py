@@ -50,10 +50,14 @@ class Context:
         return [found for found in self.accesses.values() if found.buffer.tagged]
 
 
-def streaming_tasks(accesses: Mapping[str, Accesses], written: frozenset[str]) -> frozenset[int]:
-    """Tasks that stream from a buffer which is written in the launch."""
+def mattering_streams(accesses: Mapping[str, Accesses], written: frozenset[str]) -> frozenset[tuple[int, int]]:
+    """Streams, as (task, number), from buffers that are written in the launch."""
     return frozenset(
-        task for name, found in accesses.items() if name in written for task in found.task[found.of(STREAM)].tolist()
+        (task, kind - STREAM)
+        for name, found in accesses.items()
+        if name in written
+        for kind in found.stream_kinds
+        for task in found.task[found.of(kind)].tolist()
     )
 
 

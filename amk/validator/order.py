@@ -15,7 +15,7 @@ iterated down from the top, in firing order, until nothing changes.
 On one worker, x_i -> x_j (x_j's reads see x_i's writes) iff j - i > d, or some task in (i, j] has a counter wait
 that fails in Run({x_i}): the maximum of the waits' own components along the queue.
 
-A stream of x_j begins at sigma(x_j), which follows the gates of x_1 .. x_j of its worker and nothing else.
+Streams begin when their producer lets them (``producer``), which follows gates and nothing else.
 
     C(D): for each worker, with its last task of step 0 withheld, D steps of Run leave no head and no stream of
     step D ready.
@@ -29,12 +29,11 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
 from amk.validator.firing import run
+from amk.validator.producer import Clock, Producers
 from amk.validator.program import Ints, Need, Program
 
-Clock = npt.NDArray[np.int32]
 Key = tuple[int, int]
 TOP: Final = np.iinfo(np.int32).max
 
@@ -86,7 +85,7 @@ class Order:
             self.rank[here[here < self.tasks]] = number
         self._settle([self._level(level) for level in firing.levels])
         self._reading = self._drifted()
-        self._streams()
+        self.producers = Producers(program, steps, lambda need, step: self._supported(self._key(need, step)))
 
     # --- clocks ------------------------------------------------------------------------------------------------------
 
@@ -161,27 +160,6 @@ class Order:
         clock[instances, own] = np.maximum(position - self.drift, self._waited[instances])
         return clock
 
-    # --- streams -----------------------------------------------------------------------------------------------------
-
-    def _streams(self) -> None:
-        """Clocks of sigma(x): one row per distinct state of a producer."""
-        rows: list[Clock] = [np.zeros(self.program.workers, np.int32)]
-        self._sigma_row = np.zeros(self.steps * self.tasks, np.int64)
-        self._producer: list[Clock] = []
-        for worker, length in enumerate(self.program.length):
-            state, passed, row = rows[0], set[Key](), 0
-            first = self.program.first[worker]
-            for position in range(self.steps * length):
-                step, index = divmod(position, length)
-                if keys := {self._key(need, step) for need in self.program.gates[first + index]} - passed:
-                    passed |= keys
-                    state = np.maximum.reduce([state, *(self._supported(key) for key in keys)])
-                    row = len(rows)
-                    rows.append(state)
-                self._sigma_row[step * self.tasks + first + index] = row
-            self._producer.append(state)
-        self._sigma: Clock = np.stack(rows)
-
     # --- questions: how many of worker w's first instances precede this access? --------------------------------------
 
     def before_write(self, instances: Ints, workers: Ints) -> Clock:
@@ -192,19 +170,15 @@ class Order:
         """Instances of each worker whose writes the reads of each instance see."""
         return self._reading[instances, workers]
 
-    def before_stream(self, instances: Ints, workers: Ints) -> Clock:
-        """Instances of each worker whose writes the streams of each instance see."""
-        return self._sigma[self._sigma_row[instances], workers]
-
     # --- the window --------------------------------------------------------------------------------------------------
 
-    def joined(self, streaming: frozenset[int], *, reads_data: bool) -> bool:
+    def joined(self, streaming: frozenset[tuple[int, int]], *, reads_data: bool) -> bool:
         """C(D).
 
         Parameters
         ----------
         streaming
-            Tasks that stream from a buffer which is written in the launch.
+            Streams, as (task, number), from buffers that are written in the launch.
         reads_data
             Whether warps that drift matter (->), or only publications do (~>).
         """
@@ -216,7 +190,7 @@ class Order:
             head = self._head(worker, drifts=reads_data)
             if (head[busy] < whole[busy]).any():
                 return False
-            stream = self._next_stream(worker, streaming)
+            stream = self.producers.next_step(worker, streaming)
             if stream is not None and (stream[busy] < whole[busy]).any():
                 return False
         return True
@@ -232,18 +206,6 @@ class Order:
             clock[worker] = max(own)
         return clock
 
-    def _next_stream(self, worker: int, streaming: frozenset[int]) -> Clock | None:
-        """The clock of the first stream of step D that matters; None if the worker has none."""
-        first, length = self.program.first[worker], self.program.length[worker]
-        state = self._producer[worker]
-        for task in range(first, first + length):
-            keys = [self._key(need, self.steps) for need in self.program.gates[task]]
-            for key in keys:
-                state = np.maximum(state, self._supported(key))
-            if task in streaming:
-                return state
-        return None
-
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Window:
@@ -258,7 +220,7 @@ STEPS_MAX: Final = 4
 
 
 def window(
-    program: Program, *, steps_max: int, drift: int, streaming: frozenset[int], reads_data: bool = True
+    program: Program, *, steps_max: int, drift: int, streaming: frozenset[tuple[int, int]], reads_data: bool = True
 ) -> Window:
     """The smallest window that decides ``program`` for every number of steps up to ``steps_max``."""
     steps = STEPS_MIN

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
@@ -38,7 +39,7 @@ class Program:
     first, length
         Per worker: its first task and its number of tasks.
     gates
-        The producer's waits before the task's streams.
+        The producer's waits before each of the task's streams.
     counters, per_step
         Per counter: its name, and the signals it receives in a step (n_c).
     """
@@ -49,7 +50,7 @@ class Program:
     first: tuple[int, ...]
     length: tuple[int, ...]
     waits: tuple[tuple[Need, ...], ...]
-    gates: tuple[tuple[Need, ...], ...]
+    gates: tuple[tuple[tuple[Need, ...], ...], ...]
     signals: tuple[tuple[int, ...], ...]
     counters: tuple[str, ...]
 
@@ -89,7 +90,7 @@ class Program:
     def with_gates_as_waits(self) -> Program:
         """The same, each task also waiting for its own gates: it needs its data."""
         pairs = zip(self.waits, self.gates, strict=True)
-        return replace(self, waits=tuple(waits + gates for waits, gates in pairs))
+        return replace(self, waits=tuple((*waits, *chain.from_iterable(gates)) for waits, gates in pairs))
 
     def with_tag_waits(self, edges: Iterable[tuple[int, int, int]]) -> Program:
         """The same, with a wait of reader for writer for each edge (reader, writer, lag)."""
@@ -120,7 +121,7 @@ def of_model(model: AccessModel) -> Program:
     lengths = tuple(len(queue) for queue in model.queues)
     firsts = np.cumsum([0, *lengths])[:-1]
     waits = tuple(needs(node.waits) for node in nodes)
-    gates = tuple(needs(wait for stream in node.streams for wait in stream.gate) for node in nodes)
+    gates = tuple(tuple(needs(stream.gate) for stream in node.streams) for node in nodes)
     signals = tuple(tuple(number.setdefault(name, len(number)) for name in node.signals) for node in nodes)
     return Program(
         names=tuple(node.id for node in nodes),

@@ -112,13 +112,10 @@ class Walk:
         return at
 
     def streamed(self, worker: int, part: Part, value: dict[str, int]) -> int:
-        """How many instances at the front of the queue may have begun their streams."""
-        queue, at = self.launch.queues[worker], part[0]
-        while at < len(queue):
-            x = queue[at]
-            gates = [wait for stream in x.node.get("streams", ()) for wait in stream.get("gate", ())]
-            if not self.hold(gates, x.step, value):
-                break
+        """How many of the worker's streams may have begun; those of published tasks have."""
+        units, queue = self.launch.producers[worker], self.launch.queues[worker]
+        at = queue[part[0]].units if part[0] < len(queue) else len(units)
+        while at < len(units) and self.hold(units[at][1].get("gate", ()), units[at][0].step, value):
             at += 1
         return at
 
@@ -131,7 +128,9 @@ class Walk:
             base = self.launch.base[worker]
             first = published + (1 if started or given else 0)
             reading |= max(0, (1 << begun[worker]) - (1 << first)) << base
-            streaming |= max(0, (1 << streamed[worker]) - (1 << first)) << base
+            if first < len(self.launch.queues[worker]):
+                ended = self.launch.queues[worker][first].units
+                streaming |= max(0, (1 << streamed[worker]) - (1 << ended)) << self.launch.unit_base[worker]
             size = len(self.launch.queues[worker])
             unfinished |= ((1 << size) - (1 << published)) << base
             if started and not given:
@@ -158,7 +157,7 @@ class Walk:
             return False
         x = self.launch.queues[worker][published]
         # Data must have arrived before a task can write; that orders nothing for other data.
-        return not self.tags or (streamed > published and self.tag_hold(x, memory))
+        return not self.tags or (streamed >= x.units + len(x.streams) and self.tag_hold(x, memory))
 
     def start(self, x: Instance, memory: tuple[Any, ...]) -> tuple[Any, ...]:
         """The end of reading and the beginning of writing."""

@@ -96,6 +96,10 @@ class Pipeline:
         gate = (wait(self.counter(self.hops - 1), 0),) if self.rng.random() < 0.8 else ()
         if self.rng.random() < 0.7:
             streams.append(stream("kv", head, PAST, gate=gate))
+            if self.rng.random() < 0.3:  # a second one, and only one of the two has the gate
+                other = self.rng.randrange(self.workers)
+                second = stream("kv", (other, other + 1), PAST, gate=())
+                streams.insert(self.rng.randrange(2), second)
         else:
             reads.append(read("kv", head, PAST))
 

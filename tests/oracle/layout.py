@@ -44,13 +44,14 @@ class Instance:
     bit: int = 0
     writes: list[tuple[Word, int]] = field(default_factory=list)  # untagged
     reads: set[Word] = field(default_factory=set)
-    streams: set[Word] = field(default_factory=set)
+    streams: list[set[Word]] = field(default_factory=list)
+    units: int = 0  # number on its worker of its first stream
     expect: list[tuple[Word, int]] = field(default_factory=list)  # word, mask of acceptable writers; -1 for launch
     tags_written: list[tuple[Word, int]] = field(default_factory=list)
     tags_read: list[tuple[Word, int, int]] = field(default_factory=list)  # word, step, version
     clash_read: int = 0  # instances whose reads overlap these writes
     clash_write: int = 0
-    clash_stream: int = 0
+    clash_stream: int = 0  # streams, numbered over all workers
 
 
 class Launch:
@@ -70,6 +71,15 @@ class Launch:
         self.base = list(itertools.accumulate((len(q) for q in self.queues), initial=0))
         for number, x in enumerate(self.all):
             x.bit = 1 << number
+        # The producer's own queue: the streams of its worker, one after another.
+        self.producers: list[list[tuple[Instance, Plain]]] = []
+        for mine in self.queues:
+            units: list[tuple[Instance, Plain]] = []
+            for x in mine:
+                x.units = len(units)
+                units += [(x, stream) for stream in x.node.get("streams", ())]
+            self.producers.append(units)
+        self.unit_base = list(itertools.accumulate((len(units) for units in self.producers), initial=0))
         signals = [name for queue in model["queues"] for node in queue for name in node.get("signals", ())]
         self.per_step = {name: signals.count(name) for name in signals}
         self.lay_out()
@@ -135,9 +145,10 @@ class Launch:
                     found = [w.bit for w, v in writers.get(word, ()) if w.step == want and v == version]
                     x.expect.append((word, -1 if want < 0 else sum(found)))
         for stream in x.node.get("streams", ()):
+            x.streams.append(set())
             for word in words(stream["region"], env):
                 if self.buffers[word[0]]["kind"] == "kv":
-                    x.streams.add(word)
+                    x.streams[-1].add(word)
                     x.expect.append((word, self.kv_writers(x, word, axis, writers, None)))
 
     def kv_writers(self, x: Instance, word: Word, axis: dict[str, int], writers: Any, version: int | None) -> int:
@@ -156,14 +167,16 @@ class Launch:
             for word in x.reads:
                 for w, _ in writers.get(word, ()):
                     w.clash_read |= x.bit
-            for word in x.streams:
-                for w, _ in writers.get(word, ()):
-                    w.clash_stream |= x.bit
+            for number, streamed in enumerate(x.streams):
+                for word in streamed:
+                    for w, _ in writers.get(word, ()):
+                        # A task's own streams end before it writes.
+                        if w is not x:
+                            w.clash_stream |= 1 << (self.unit_base[x.worker] + x.units + number)
         for found in writers.values():
             for (a, _), (b, _) in itertools.permutations(found, 2):
                 a.clash_write |= b.bit
         for x in self.all:
-            # A task reads before it writes, and its own streams end before it writes.
+            # A task reads before it writes.
             x.clash_read &= ~x.bit
             x.clash_write &= ~x.bit
-            x.clash_stream &= ~x.bit

@@ -28,7 +28,7 @@ MEANS = {
     "AMK-V304": {"read"},
     "AMK-V305": {"read", "kv"},
     "AMK-V306": {"tag", "deadlock"},
-    "AMK-V307": {"deadlock"},
+    "AMK-V307": {"deadlock", "tag order"},
     "AMK-V308": {"tag order", "deadlock"},
     "AMK-V310": {"stream"},
 }

@@ -17,7 +17,7 @@ from typing import Final
 
 import numpy as np
 
-from amk.validator.accesses import READ, STREAM, WRITE, Accesses
+from amk.validator.accesses import READ, WRITE, Accesses, verb
 from amk.validator.boxes import BASE, BY_POS, BY_TOKENS, Grid
 from amk.validator.chains import Chains, Touches, chains, touches
 from amk.validator.context import Context
@@ -82,7 +82,7 @@ class _Buffer:
         begin, end = grid.ranges(low, high)
         chain = chains(self.found, begin, end, grid, self.context.sight.order.rank[self.found.task])
         self._once(chain, grid)
-        for kind in (READ, STREAM):
+        for kind in (READ, *self.found.stream_kinds):
             numbers = self.found.of(kind)
             if len(numbers):
                 past, new = self._split(numbers)
@@ -154,6 +154,5 @@ class _Buffer:
                     self._say(int(number[row]), f"of which it names version {wanted}, and {version[row]} is written")
 
     def _say(self, number: int, what: str) -> None:
-        verb = "streams" if self.found.kind[number] == STREAM else "reads"
-        reader = self.context.program.describe(int(self.found.task[number]))
-        self.report.add(RULE, f"{reader} {verb} {self.found.show(int(self.found.box[number]))}, {what}")
+        reader, does = self.context.program.describe(int(self.found.task[number])), verb(int(self.found.kind[number]))
+        self.report.add(RULE, f"{reader} {does} {self.found.show(int(self.found.box[number]))}, {what}")

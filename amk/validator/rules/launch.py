@@ -21,6 +21,6 @@ def check(model: AccessModel, report: Report) -> None:
     """Report every write of a buffer that never changes."""
     for node in model.nodes():
         for write in node.writes:
-            kind = model.buffer[write.region.buffer].kind
-            if kind in FIXED_KINDS:
-                report.add(RULE, f"{node.id} writes {write.region.buffer}, which is of kind {kind}")
+            buffer = model.buffer.get(write.region.buffer)
+            if buffer is not None and buffer.kind in FIXED_KINDS:
+                report.add(RULE, f"{node.id} writes {buffer.id}, which is of kind {buffer.kind}")

@@ -20,11 +20,12 @@ from typing import Final
 
 import numpy as np
 
-from amk.validator.accesses import READ, STREAM, VERB, WRITE, Accesses
+from amk.validator.accesses import READ, STREAM, WRITE, Accesses, verb
 from amk.validator.boxes import may_meet, overlapping, spread
 from amk.validator.context import Context
 from amk.validator.findings import Report, Rule
-from amk.validator.order import Clock, Order
+from amk.validator.order import Order
+from amk.validator.producer import Clock
 from amk.validator.program import Bools, Ints, Program
 from amk.validator.rules import stream, window
 from amk.validator.witness import Clash, tell_clash
@@ -43,12 +44,14 @@ def check(context: Context, report: Report) -> None:
 
 
 def seen(order: Order, kind: Ints, instances: Ints, workers: Ints) -> Clock:
-    """How many instances of each worker precede an access of this kind (an array, or one kind for all)."""
+    """How many instances of each worker precede an access, each of its kind."""
     counts = order.before_write(instances, workers)
-    for one, ask in ((READ, order.before_read), (STREAM, order.before_stream)):
-        rows = np.flatnonzero(kind == one)
-        if len(rows):
-            counts[rows] = ask(instances[rows], workers[rows])
+    if len(rows := np.flatnonzero(kind == READ)):
+        counts[rows] = order.before_read(instances[rows], workers[rows])
+    if len(rows := np.flatnonzero(kind >= STREAM)):
+        for one in np.unique(kind[rows]).tolist():
+            some = np.flatnonzero(kind == one)
+            counts[some] = order.producers.before(instances[some], one - STREAM, workers[some])
     return counts
 
 
@@ -144,7 +147,8 @@ class _Buffer:
         groups = self.groups
         worker = groups.worker
         first, last = groups.task[groups.start], groups.task[groups.end - 1]
-        for early, late in ((WRITE, READ), (WRITE, STREAM), (WRITE, WRITE), (READ, WRITE), (STREAM, WRITE)):
+        others = (READ, *self.found.stream_kinds)
+        for early, late in ((WRITE, WRITE), *((WRITE, kind) for kind in others), *((kind, WRITE) for kind in others)):
             x = _extremes(worker, self.index, last, groups.kind == early)
             y = _extremes(worker, -self.index, first, groups.kind == late)
             y, x = np.repeat(y, len(x)), np.tile(x, len(y))
@@ -217,7 +221,7 @@ class _Buffer:
         rows = np.flatnonzero(bad)
         for number, row in enumerate(rows.tolist()):
             one, two = self._access(first, row), self._access(second, row)
-            rule = stream.RULE if STREAM in (one[1], two[1]) else RULE
+            rule = stream.RULE if max(one[1], two[1]) >= STREAM else RULE
             if self.report.full(rule):
                 self.report.more(rule, len(rows) - number)
                 return
@@ -237,6 +241,6 @@ class _Buffer:
             for row in np.flatnonzero(undecided)[:1].tolist():
                 x, y = int(groups.task[groups.start[write[row]]]), int(groups.task[groups.start[other[row]]])
                 one = f"{self.program.describe(x)} writes {self.found.show(int(groups.box[write[row]]))}"
-                verb, box = VERB[int(groups.kind[other[row]])], self.found.show(int(groups.box[other[row]]))
-                window.leave_open(self.context, self.report, f"{one} and {self.program.describe(y)} {verb} {box}")
+                does, box = verb(int(groups.kind[other[row]])), self.found.show(int(groups.box[other[row]]))
+                window.leave_open(self.context, self.report, f"{one} and {self.program.describe(y)} {does} {box}")
                 return
