@@ -32,7 +32,7 @@ class Producers:
         self.steps = steps
         self._support = support
         counts = [len(gates) for gates in program.gates]
-        self._slot = np.cumsum([0, *counts])  # of each task's first stream, in one step
+        self._slot: Ints = np.cumsum([0, *counts])  # of each task's first stream, in one step
         self._row = np.zeros(steps * int(self._slot[-1]), np.int64)
         self._rows: list[Clock] = [np.zeros(program.workers, np.int32)]
         self._at_end = [self._walk(worker) for worker in range(program.workers)]
@@ -59,7 +59,9 @@ class Producers:
     def before(self, instances: Ints, number: int, workers: Ints) -> Clock:
         """Instances of each worker whose writes stream ``number`` of each instance sees."""
         step, task = np.divmod(instances, self.program.tasks)
-        return self._clock[self._row[step * self._slot[-1] + self._slot[task] + number], workers]
+        row = self._row[step * self._slot[-1] + self._slot[task] + number]
+        clock: Clock = self._clock[row, workers]
+        return clock
 
     def next_step(self, worker: int, mattering: frozenset[tuple[int, int]]) -> Clock | None:
         """The clock of the worker's first stream past the window that matters; None if it has none.
