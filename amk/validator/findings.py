@@ -90,14 +90,18 @@ class Report:
         return any(not finding.unknown for finding in self._found)
 
     def findings(self) -> tuple[Finding, ...]:
-        """What was found, with one line for what was left out of each rule."""
-        return tuple(self._with_rest())
+        """What was found, with one line for what was left out of each rule.
 
-    def _with_rest(self) -> Iterator[Finding]:
-        yield from self._found
-        shown = {finding.code: finding for finding in self._found}
+        Beside a violation, what is merely open does not matter and is left out.
+        """
+        kept = [finding for finding in self._found if not (finding.unknown and self.refuted)]
+        return tuple(self._with_rest(kept))
+
+    def _with_rest(self, kept: list[Finding]) -> Iterator[Finding]:
+        yield from kept
+        shown = {finding.code: finding for finding in kept}
         for code, finding in shown.items():
-            rest = self._count[code] - sum(one.code == code for one in self._found)
+            rest = self._count[code] - sum(one.code == code for one in kept)
             if rest > 0:
                 what = f"and {rest} more of the same rule"
                 yield Finding(code=code, title=finding.title, what=what, unknown=finding.unknown)

@@ -172,28 +172,17 @@ class Order:
 
     # --- the window --------------------------------------------------------------------------------------------------
 
-    def joined(self, streaming: frozenset[tuple[int, int]], *, reads_data: bool) -> bool:
-        """C(D).
+    def heads_joined(self, *, reads_data: bool) -> bool:
+        """C(D), of heads. ``reads_data``: warps that drift matter (->); else only publications do (~>)."""
+        busy = self._length > 0
+        heads = (self._head(worker, drifts=reads_data) for worker in np.flatnonzero(busy).tolist())
+        return all((head[busy] >= self._length[busy]).all() for head in heads)
 
-        Parameters
-        ----------
-        streaming
-            Streams, as (task, number), from buffers that are written in the launch.
-        reads_data
-            Whether warps that drift matter (->), or only publications do (~>).
-        """
-        busy = np.array(self.program.length) > 0
-        whole = self._length
-        for worker, length in enumerate(self.program.length):
-            if not length:
-                continue
-            head = self._head(worker, drifts=reads_data)
-            if (head[busy] < whole[busy]).any():
-                return False
-            stream = self.producers.next_step(worker, streaming)
-            if stream is not None and (stream[busy] < whole[busy]).any():
-                return False
-        return True
+    def streams_joined(self, mattering: frozenset[tuple[int, int]]) -> bool:
+        """C(D), of streams: those, as (task, number), from buffers that are written in the launch."""
+        busy = self._length > 0
+        clocks = (self.producers.next_step(worker, mattering) for worker in np.flatnonzero(busy).tolist())
+        return all((clock[busy] >= self._length[busy]).all() for clock in clocks if clock is not None)
 
     def _head(self, worker: int, *, drifts: bool) -> Clock:
         """The clock of a worker's first task at step D, of which no other task has fired."""
@@ -209,10 +198,19 @@ class Order:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Window:
-    """An order and what it decides: pairs at every distance if ``exact``, else only a launch of ``order.steps``."""
+    """An order and what it decides.
+
+    Attributes
+    ----------
+    exact
+        Accesses by tasks, at every distance; else only in a launch of ``order.steps`` steps.
+    streams_exact
+        Accesses by producers likewise.
+    """
 
     order: Order
     exact: bool
+    streams_exact: bool
 
 
 STEPS_MIN: Final = 2
@@ -220,13 +218,18 @@ STEPS_MAX: Final = 4
 
 
 def window(
-    program: Program, *, steps_max: int, drift: int, streaming: frozenset[tuple[int, int]], reads_data: bool = True
+    program: Program, *, steps_max: int, drift: int, mattering: frozenset[tuple[int, int]], reads_data: bool = True
 ) -> Window:
-    """The smallest window that decides ``program`` for every number of steps up to ``steps_max``."""
+    """The smallest window that decides ``program`` for every number of steps up to ``steps_max``.
+
+    ``mattering`` holds the streams, as (task, number), from buffers that are written in the launch.
+    """
     steps = STEPS_MIN
     while True:
         order = Order(program, min(steps, steps_max), drift)
-        exact = steps >= steps_max or order.joined(streaming, reads_data=reads_data)
-        if exact or steps == STEPS_MAX:
-            return Window(order=order, exact=exact)
+        whole = steps >= steps_max
+        exact = whole or order.heads_joined(reads_data=reads_data)
+        streams = whole or (exact and order.streams_joined(mattering))
+        if (exact and streams) or steps == STEPS_MAX:
+            return Window(order=order, exact=exact, streams_exact=streams)
         steps += 1

@@ -19,8 +19,14 @@ def test_verdict(case: Case) -> None:
     assert case.code in verdict.codes() or not verdict.findings
 
 
+# What the oracle has no eye for: rules about what a launch leaves to others.
+BEYOND_THE_ORACLE = {"AMK-V309", "AMK-V315", "AMK-V318"}
+
+
 @each
 def test_oracle_agrees(case: Case) -> None:
+    if case.code in BEYOND_THE_ORACLE:
+        pytest.skip("a rule about what a launch leaves to others")
     steps = min(case.model.steps_max, 3)
     small = msgspec.structs.replace(case.model, steps_max=steps)
     if small.max_context > 100:

@@ -376,3 +376,37 @@ case(
     "one worker, a step's end far from the next step's read",
     model([task("W", waits="c>=0", signals="c", writes=[write("a")])], buffers=[state("a")], steps=1000),
 )
+
+# --- launch state, regions, outputs ----------------------------------------------------------------------------------
+
+
+def _const(kind: str) -> AccessModel:
+    return model(
+        [task("W", waits="c>=0", signals="c", writes=[write("w")])],
+        buffers=[Buffer(id="w", kind=kind, dtype="f32", shape=(1,))],
+    )
+
+
+case("input-written", "AMK-V318", "the host relies on its input being there at the next launch", _const("input"))
+case("state-written", "", "a state buffer is there to be written", _const("state"))
+
+
+def _region(size: int) -> AccessModel:
+    ring = [write("X", NEW)]
+    return model(
+        [task("W", waits="c>=0", signals="c", writes=ring)], buffers=[state("X", size)], context=9, tokens=(1, 2)
+    )
+
+
+case("region-past-the-end", "AMK-V315", "the last step of a launch would write row 8 of 8", _region(8))
+case("region-to-the-end", "", "one row more", _region(9))
+
+
+def _output(*intervals: tuple[int, int]) -> AccessModel:
+    tasks = [task(f"W{at}", waits="c>=0", signals="c", writes=[write("out", cut)]) for at, cut in enumerate(intervals)]
+    return model(tasks, buffers=[Buffer(id="out", kind="output", dtype="f32", shape=(4,))])
+
+
+case("output-whole", "", "each word once", _output((0, 2), (2, 4)))
+case("output-hole", "AMK-V309", "the host would read a word of an earlier step", _output((0, 2), (3, 4)))
+case("output-twice", "AMK-V309", "in order, and still one write too many", _output((0, 3), (2, 4)))

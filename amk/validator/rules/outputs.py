@@ -56,7 +56,10 @@ def _check(context: Context, found: Accesses, report: Report) -> None:
         missing = np.setdiff1d(_wanted(found, grid, low, high, symbolic), chain.cell)
         for cell in missing[:1].tolist():
             word = ", ".join(map(str, grid.corner(cell)))
-            report.add(RULE, f"no task writes {found.buffer.id}[{word}] {where}")
+            others = ", ".join(context.program.describe(int(task)) for task in chain.task[:2])
+            report.add(
+                RULE, f"no task of a step writes {found.buffer.id}[{word}] {where}, though {others} write others"
+            )
 
 
 def _wanted(found: Accesses, grid: Grid, low: Ints, high: Ints, symbolic: Bools) -> Ints:

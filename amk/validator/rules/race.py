@@ -139,7 +139,7 @@ class _Buffer:
             others, later = overlapping(table, self.all_boxes, writes, delta, reach)
             for write, other in self._group_pairs(later, others):
                 self._write_last(write, other, delta)
-        if not self.context.sight.exact and not self.report.refuted:
+        if not self.report.refuted:
             self._beyond_window()
 
     def _apart(self, delta: int) -> bool:
@@ -233,11 +233,15 @@ class _Buffer:
         return int(side.task[row]), int(self.groups.kind[group]), int(self.groups.box[group])
 
     def _beyond_window(self) -> None:
-        """No window joins the steps: only writes of one worker, and what never shares a word, are known to be safe."""
-        groups = self.groups
+        """What no window decides: only writes of one worker, and what never shares a word, are known to be safe."""
+        groups, sight = self.groups, self.context.sight
+        if sight.exact and (sight.streams_exact or not self.found.stream_kinds):
+            return
         boxes = may_meet(self.found.table, self.found.write_boxes, self.all_boxes, self.context.reach)
         for write, other in self._group_pairs(*boxes):
             undecided = (groups.worker[write] != groups.worker[other]) | (groups.kind[other] != WRITE)
+            if sight.exact:
+                undecided &= groups.kind[other] >= STREAM
             for row in np.flatnonzero(undecided)[:1].tolist():
                 x, y = int(groups.task[groups.start[write[row]]]), int(groups.task[groups.start[other[row]]])
                 one = f"{self.program.describe(x)} writes {self.found.show(int(groups.box[write[row]]))}"
