@@ -4,10 +4,10 @@
     step D ready.
 
 If C(D) holds then pairs at distance >= D are ordered, and the D-step Run decides x@0 against y@0 .. y@(D-1) for all t
-and S. It is computed for -> (untagged data) and for ~> (tags), with D = 2, then 3 and 4: of heads for what tasks access,
-of streams too for what producers access. If none holds and a launch has at most 4 steps, all of them are unrolled.
-Otherwise violations found in a launch of 4 steps are real, accesses that share no word at any distance are safe, and the
-rest is UNKNOWN: nothing bounds how far apart two workers are.
+and S. It is computed for -> (untagged data) and for ~> (tags), with D = 2, then 3 and 4: of heads for what tasks
+access, of streams too for what producers access. If none holds and a launch has at most 4 steps, all of them are
+unrolled. Otherwise violations found in a launch of 4 steps are real, accesses that share no word at any distance are
+safe, and the rest is UNKNOWN: nothing bounds how far apart two workers are.
 """
 
 from __future__ import annotations
