@@ -89,7 +89,8 @@ def compile(  # noqa: A001 - amk.compile is what users call it
         graph = graph_for(checkpoint)
         if checkpoint.at_hand():
             match_tensors(graph, checkpoint)
-    tile = Tile(max_context=_context(max_context, graph), tokens_per_pass=tokens_per_pass, kv_dtype=_KV[kv_dtype])
+    context = _context(max_context, graph)
+    tile = Tile(max_context=context, tokens_per_pass=min(tokens_per_pass, context), kv_dtype=_KV[kv_dtype])
     passes = Passes(tile=tile)
     with _stage("comparing its twin with HuggingFace", progress):
         ensure_twin(checkpoint, passes, chip)

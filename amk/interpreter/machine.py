@@ -12,9 +12,10 @@ import random
 from collections import defaultdict
 from dataclasses import dataclass
 
-from amk.interpreter.errors import MachineStuckError
+from amk.interpreter.errors import BadLaunchError, MachineStuckError
 from amk.interpreter.memory import Memory
 from amk.interpreter.semantics import Step, compile_task
+from amk.ir.regions import TOKENS
 from amk.ir.schedule import Schedule, Wait
 
 
@@ -81,9 +82,14 @@ class Machine:
 
         Raises
         ------
+        BadLaunchError
+            The schedule does not cover such a launch.
         MachineStuckError
             No worker can go on: the schedule deadlocks.
         """
+        high = self.schedule.symbol(TOKENS).high
+        if not (1 <= tokens <= high and steps >= 1 and 0 <= pos <= self.schedule.max_context - steps * tokens):
+            raise BadLaunchError(pos=pos, tokens=tokens, steps=steps, high=high, context=self.schedule.max_context)
         counters = [0] * len(self._index)
         blocked: defaultdict[int, list[_Worker]] = defaultdict(list)
         ready = [_Worker(index=index) for index, queue in enumerate(self._queues) if queue]

@@ -11,7 +11,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from amk.ir.buffers import Buffer, Dtype
+from amk.errors import NotYetError
+from amk.ir.buffers import Buffer, Dtype, RopeSource, Source
 from amk.ir.layout import arrange
 from amk.ir.schedule import Schedule
 
@@ -19,7 +20,7 @@ Memory = dict[str, torch.Tensor]
 LoadTensor = Callable[[str], torch.Tensor]
 LoadRope = Callable[[int], NDArray[np.float32]]
 
-_HELD_AS: dict[Dtype, torch.dtype] = {"bf16": torch.float32, "f32": torch.float32, "i32": torch.int32}
+_HELD_AS: dict[Dtype, torch.dtype] = {"bf16": torch.bfloat16, "f32": torch.float32, "i32": torch.int32}
 
 
 def allocate(schedule: Schedule, load: LoadTensor, rope: LoadRope) -> Memory:
@@ -36,16 +37,23 @@ def allocate(schedule: Schedule, load: LoadTensor, rope: LoadRope) -> Memory:
 
 
 def _fill(buffer: Buffer, load: LoadTensor, rope: LoadRope) -> torch.Tensor:
-    if buffer.source is not None:
-        parts = [load(name) for name in buffer.source.tensors]
-        if buffer.dtype == "bf16":
-            parts = [part.to(torch.bfloat16) for part in parts]
-        whole = arrange([part.to(torch.float32).numpy() for part in parts], buffer.source.arrange)
-        return torch.from_numpy(np.ascontiguousarray(whole)).reshape(buffer.shape)
-    if buffer.kind == "const":
-        return torch.from_numpy(rope(buffer.shape[0])).reshape(buffer.shape)
-    # What nobody has written must not look like an answer.
-    if buffer.dtype == "i32":
-        return torch.full(buffer.shape, -1, dtype=torch.int32)
-    held = torch.bfloat16 if buffer.kind == "kv" and buffer.dtype == "bf16" else _HELD_AS[buffer.dtype]
-    return torch.full(buffer.shape, torch.nan, dtype=held)
+    match buffer.source:
+        case Source(tensors=names, arrange=how):
+            parts = [load(name) for name in names]
+            if buffer.dtype == "bf16":
+                parts = [part.to(torch.bfloat16) for part in parts]
+            whole = arrange([part.to(torch.float32).numpy() for part in parts], how)
+            return torch.from_numpy(np.ascontiguousarray(whole)).reshape(buffer.shape)
+        case RopeSource():
+            return torch.from_numpy(rope(buffer.shape[0])).reshape(buffer.shape)
+        case None:
+            return _unwritten(buffer)
+
+
+def _unwritten(buffer: Buffer) -> torch.Tensor:
+    """What nobody has written must not look like an answer."""
+    if buffer.dtype not in _HELD_AS:
+        fix = "keep activations and caches in bf16 or f32"
+        raise NotYetError(feature=f"the dtype {buffer.dtype} of the buffer {buffer.id!r}", fix=fix)
+    held = _HELD_AS[buffer.dtype]
+    return torch.full(buffer.shape, -1 if held == torch.int32 else torch.nan, dtype=held)

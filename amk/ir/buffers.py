@@ -19,7 +19,7 @@ ITEM_BYTES: dict[Dtype, int] = {"bf16": 2, "f32": 4, "i32": 4, "i8": 1}
 Size = Annotated[int, msgspec.Meta(ge=1, le=2**40)]
 
 
-class Source(Record):
+class Source(Record, tag_field="kind", tag="tensors"):
     """The checkpoint tensors that fill a weight or const buffer.
 
     ``stack`` puts the tensors' rows one after another; ``interleave`` alternates them row by row, so that row r of the
@@ -28,6 +28,10 @@ class Source(Record):
 
     tensors: tuple[str, ...]
     arrange: Arrange = "stack"
+
+
+class RopeSource(Record, tag_field="kind", tag="rope"):
+    """The model's rotary factors: row ``pos`` holds cos and sin of each angle."""
 
 
 class Buffer(Record):
@@ -54,7 +58,7 @@ class Buffer(Record):
     dtype: Dtype
     shape: tuple[Size, ...]
     layout: Layout = "plain"
-    source: Source | None = None
+    source: Source | RopeSource | None = None
     device: int = 0
     granule: Size = 1
     versions: Size = 1

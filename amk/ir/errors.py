@@ -1,4 +1,4 @@
-"""Failures of the passes."""
+"""Failures of graphs and passes."""
 
 from __future__ import annotations
 
@@ -9,3 +9,9 @@ class NotFusableError(UnsupportedModelError):
     code = "AMK-F390"
     what = "the op {op} (value {value!r}) does not fit a hop this version lowers: {why}"
     mend = "this model structure is not supported yet; the families that are: see `amk compile --help`"
+
+
+class MalformedGraphError(UnsupportedModelError):
+    code = "AMK-F391"
+    what = "{op} does not fit its graph: {why}"
+    mend = "this is a defect of whatever made the graph; graphs of checkpoints are made by amk.frontend.importer"

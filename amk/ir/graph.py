@@ -152,7 +152,7 @@ class Graph(Record):
 
     @classmethod
     def from_json(cls, data: bytes) -> Graph:
-        """Read what ``to_json`` wrote; ``msgspec.ValidationError`` on anything else."""
+        """Read what ``to_json`` wrote; ``msgspec.MsgspecError`` on anything else."""
         return msgspec.json.decode(data, type=cls)
 
     def digest(self) -> str:

@@ -155,7 +155,7 @@ class Schedule(Record, dict=True):
             return MalformedScheduleError(path=path, why=why, version=SCHEDULE_VERSION)
 
         if len(data) > MAX_FILE_BYTES:
-            raise malformed(f"it has {len(data)} bytes, more than {MAX_FILE_BYTES}")
+            raise malformed(f"it has more than {MAX_FILE_BYTES} bytes")
         try:
             found = msgspec.json.decode(data, type=_Version).version
             if found != SCHEDULE_VERSION:
@@ -174,7 +174,8 @@ class Schedule(Record, dict=True):
     def load(cls, path: Path) -> Schedule:
         """Read a schedule file; raises as ``from_json``, and UnreadableInputError if the file cannot be read."""
         try:
-            data = path.read_bytes()
+            with path.open("rb") as stream:
+                data = stream.read(MAX_FILE_BYTES + 1)
         except OSError as error:
             why = error.strerror or str(error)
             raise UnreadableInputError(path=path, why=why, fix="pass the path of a schedule.json file") from error

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 from msgspec.structs import replace as with_fields
@@ -18,7 +17,6 @@ from amk.runtime.session import Session
 from amk.target import Target
 from amk.validator import certify
 
-CONTEXT = 64
 TOKENS = 12
 WORKERS = 7  # a prime: pieces of every hop are uneven
 LOGIT_RANGE_MAX = 2e-3
@@ -26,7 +24,7 @@ LOGIT_RANGE_MAX = 2e-3
 
 
 def check_twin(config: dict[str, Any], passes: Passes, target: Target, *, name: str, seed: int = 0) -> ParityReport:
-    """Decode two prompts with the twin of ``config``, lowered by the same passes, and compare with HuggingFace.
+    """Decode two prompts with the twin of ``config``, lowered by ``passes``, and compare with HuggingFace.
 
     Raises
     ------
@@ -37,10 +35,9 @@ def check_twin(config: dict[str, Any], passes: Passes, target: Target, *, name: 
     graph = import_graph(small)
     tensors = random_tensors(graph, seed=seed)
     chip = with_fields(target, workers=min(WORKERS, target.workers))
-    tile = replace(passes.tile, max_context=CONTEXT)
-    validated = certify(replace(passes, tile=tile).run(graph, chip))
+    validated = certify(passes.run(graph, chip))
     backend = MachineBackend(validated, tensors.__getitem__, lambda rows: rope_table(small, rows))
-    session = Session(backend, vocab=graph.vocab, context_limit=CONTEXT)
+    session = Session(backend, vocab=graph.vocab, context_limit=passes.tile.max_context)
     prompts = [(f"{length} tokens", [(7 * i * i + length) % VOCAB for i in range(length)]) for length in (5, 30)]
     oracle = HuggingFaceOracle(small, tensors.__getitem__)
     report = summarise(

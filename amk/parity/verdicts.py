@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("amk.parity")
 
+CONTEXT = 64
+"""Positions of the twin's cache."""
+
 _ROOMS = ("frontend", "interpreter", "ir", "parity", "runtime", "validator")
 
 
@@ -31,7 +34,7 @@ def ensure_twin(checkpoint: Checkpoint, passes: Passes, target: Target) -> None:
     TwinMismatchError
         The twin decodes differently from HuggingFace.
     """
-    exact = replace(passes, tile=replace(passes.tile, max_context=1, kv_dtype="f32"))
+    exact = replace(passes, tile=replace(passes.tile, max_context=CONTEXT, kv_dtype="f32"))
     versions = [importlib.metadata.version(package) for package in ("torch", "transformers")]
     facts = (checkpoint.config_digest(), exact, target.arch == "cpu", versions, sources_digest(*_ROOMS))
     verdict = settings().cache / "twins" / f"{hashlib.sha256(repr(facts).encode()).hexdigest()}.json"

@@ -10,7 +10,7 @@ import torch
 from msgspec.structs import replace
 
 from amk.errors import EXIT_FAILED
-from amk.interpreter.errors import MachineStuckError
+from amk.interpreter.errors import BadLaunchError, MachineStuckError
 from amk.ir.schedule import Schedule, Task, Wait
 from tests.builders import HEAD, lower
 from tests.interpreter.driving import Driver, Model
@@ -248,3 +248,13 @@ def test_many_blocked_workers_are_counted_not_listed() -> None:
     message = str(stuck(barred, steps=2))
     assert message.count("waits for") == 5
     assert "and 35 more" in message
+
+
+@pytest.mark.parametrize(
+    ("pos", "tokens", "steps"), [(0, 9, 1), (0, 0, 1), (0, 1, 0), (-1, 1, 1), (60, 1, 5), (57, 8, 1)]
+)
+def test_a_launch_outside_the_schedule_is_refused(pos: int, tokens: int, steps: int) -> None:
+    driver = Model().driver(max_context=64)
+    driver.start([1, 2, 3])
+    with pytest.raises(BadLaunchError, match=r"1 to 8 rows .* within 64 positions"):
+        driver.machine.launch(pos=pos, tokens=tokens, steps=steps)

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 import torch
+from msgspec.structs import replace
 
+from amk.errors import NotYetError
 from amk.interpreter.memory import allocate
 from tests.builders import EMBEDDING, llama_graph, lower
 from tests.interpreter.driving import random_weights, rope_loader
@@ -59,3 +62,9 @@ def test_what_nobody_has_written_does_not_look_like_an_answer() -> None:
         else:
             assert tensor.isnan().all()
     assert MEMORY["L0.k_cache"].dtype == torch.bfloat16
+
+
+def test_a_dtype_that_is_not_run_yet_is_named() -> None:
+    buffers = [replace(buffer, dtype="i8") if buffer.id == "qkv" else buffer for buffer in SCHEDULE.buffers]
+    with pytest.raises(NotYetError, match="i8 of the buffer 'qkv'"):
+        allocate(replace(SCHEDULE, buffers=tuple(buffers)), lambda name: WEIGHTS[name], rope_loader(16))

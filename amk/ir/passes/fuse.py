@@ -9,6 +9,7 @@ from typing import TypeVar
 from amk.ir.errors import NotFusableError
 from amk.ir.graph import Add, AnyOp, Attention, Embed, Graph, Linear, Logits, Op, RMSNorm, Rope, SiluMul
 from amk.ir.hops import AttentionHop, GemvHop, Hop, NormSpec, Program, SampleHop
+from amk.ir.wellformed import check_graph
 
 OpT = TypeVar("OpT", bound=Op)
 
@@ -25,9 +26,12 @@ class Fuse:
 
         Raises
         ------
+        MalformedGraphError
+            The graph does not hang together.
         NotFusableError
             An op is left over or stands where no hop takes it: nothing is dropped silently.
         """
+        check_graph(graph)
         return _Fuser(graph).program()
 
 
@@ -43,17 +47,17 @@ class _Fuser:
         self.layer = -1
 
     def program(self) -> Program:
-        first = self.graph.ops[0]
+        first, last = self.graph.ops[0], self.graph.ops[-1]
         if not isinstance(first, Embed):
             raise _unfusable(first, "a graph opens with Embed")
+        if not isinstance(last, Logits):
+            raise _unfusable(last, "a graph ends with Logits")
         hops = [hop for op in self.graph.ops for hop in self.hops_of(op, first)]
-        known = {first.out, *(hop.out for hop in hops if not isinstance(hop, SampleHop))}
         for op in self.graph.ops:
             if op.out not in self.consumed:
                 raise _unfusable(op, "no hop takes it")
-        for hop in hops:
-            if isinstance(hop, GemvHop) and not {hop.x, hop.residual or hop.x} <= known:
-                raise _unfusable(self.maker[hop.out], "it reads a value that no hop stores")
+        self.check_layers(hops)
+        check_reads(first.out, hops)
         return Program(
             hidden=self.graph.hidden,
             vocab=self.graph.vocab,
@@ -62,6 +66,20 @@ class _Fuser:
             embedded=first.out,
             hops=tuple(hops),
         )
+
+    def check_layers(self, hops: list[Hop]) -> None:
+        """Each layer has its hops once, and layers come in order: buffers and counters are named by them."""
+        seen: set[str] = set()
+        for hop in hops:
+            if hop.name in seen:
+                raise NotFusableError(op=hop.name, value=hop.name, why="the layer has such a hop already")
+            if isinstance(hop, GemvHop) and hop.layer < 0:
+                raise NotFusableError(op=hop.name, value=hop.out, why="no attention stands before it")
+            seen.add(hop.name)
+        layers = [hop.layer for hop in hops if isinstance(hop, AttentionHop)]
+        if layers != list(range(self.graph.layers)):
+            why = f"attention layers are {layers}, not 0 to {self.graph.layers - 1} in order"
+            raise _unfusable(self.graph.ops[-1], why)
 
     def hops_of(self, op: AnyOp, embed: Embed) -> list[Hop]:
         """The hops that ``op`` is the root of; the ops it takes in are marked consumed."""
@@ -78,6 +96,8 @@ class _Fuser:
                 hop = self.gemv("head", [Linear(out=op.out, x=op.x, weight=op.weight)], out=op.out, normed=True)
                 hops = [replace(hop, epilogue="argmax"), SampleHop(name="sample", table=embed.table, logits=op.out)]
             case Embed():
+                if op is not embed:
+                    raise _unfusable(op, "a graph has one Embed")
                 hops = []
             case _:  # taken in by the hop of the op that reads it, or reported as left over
                 return []
@@ -90,6 +110,8 @@ class _Fuser:
         for heads, rope in ((op.heads, q), (op.kv_heads, k)):
             if (rope.heads, rope.head_dim) != (heads, op.head_dim):
                 raise _unfusable(rope, "its heads are not those of the attention it feeds")
+        if op.heads % op.kv_heads:
+            raise _unfusable(op, f"{op.heads} heads do not share {op.kv_heads} KV heads evenly")
         parts = [self.take(q.x, Linear), self.take(k.x, Linear), self.take(op.v, Linear)]
         qkv = self.gemv(f"L{op.layer}.qkv", parts, out=f"L{op.layer}.qkv", normed=True)
         self.consumed.add(op.out)
@@ -151,6 +173,20 @@ class _Fuser:
             raise _unfusable(op, "more than one op reads it")
         self.consumed.add(value)
         return op
+
+
+def check_reads(embedded: str, hops: list[Hop]) -> None:
+    """Each hop reads values that still stand: the residual stream and each activation are kept once, the newest."""
+    held = {"add_residual": embedded}
+    for hop in hops:
+        if isinstance(hop, SampleHop):
+            continue
+        reads = (hop.qkv,) if isinstance(hop, AttentionHop) else (hop.x, hop.residual or hop.x)
+        for value in reads:
+            if value not in held.values():
+                why = f"it reads {value!r}, which no hop stores or a later value has replaced"
+                raise NotFusableError(op=hop.name, value=hop.out, why=why)
+        held["attention" if isinstance(hop, AttentionHop) else hop.epilogue] = hop.out
 
 
 def inputs(op: AnyOp) -> tuple[str, ...]:

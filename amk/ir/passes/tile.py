@@ -6,8 +6,10 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal
 
-from amk.ir.buffers import Buffer, Dtype, Kind, Operand, Source
+from amk.errors import BadOptionError
+from amk.ir.buffers import Buffer, Dtype, Kind, Operand, RopeSource, Source
 from amk.ir.hops import AttentionHop, GemvHop, Hop, Program, SampleHop
+from amk.ir.layout import TILE_ROWS
 from amk.ir.tasks import (
     AddResidual,
     AnyKind,
@@ -24,7 +26,6 @@ from amk.ir.tasks import (
 )
 from amk.target import Target
 
-TILE_ROWS = 8
 EOS_SLOTS = 16
 
 
@@ -68,6 +69,15 @@ class Tile:
     kv_dtype: Literal["f32", "bf16"] = "f32"
     splits_max: int = 4
 
+    def __post_init__(self) -> None:
+        for option, value, most in (
+            ("max_context", self.max_context, 2**31 - 1),
+            ("tokens_per_pass", self.tokens_per_pass, self.max_context),
+            ("splits_max", self.splits_max, 1024),
+        ):
+            if not 1 <= value <= most:
+                raise BadOptionError(option=option, value=value, why="it is out of range", fix=f"use 1 to {most}")
+
     def run(self, program: Program, target: Target) -> Tiled:
         """Cut ``program`` for the workers of ``target``."""
         return _Tiler(self, program, target).tiled()
@@ -104,7 +114,13 @@ class _Tiler:
         self.merges: dict[str, MergeSplits] = {}
 
     def add(
-        self, name: str, kind: Kind, dtype: Dtype, *shape: int, versions: int = 1, source: Source | None = None
+        self,
+        name: str,
+        kind: Kind,
+        dtype: Dtype,
+        *shape: int,
+        versions: int = 1,
+        source: Source | RopeSource | None = None,
     ) -> None:
         """Declare a buffer; every layer that reuses it declares it again, alike."""
         self.buffers[name] = Buffer(id=name, kind=kind, dtype=dtype, shape=shape, versions=versions, source=source)
@@ -112,7 +128,7 @@ class _Tiler:
     def tiled(self) -> Tiled:
         t, context = self.options.tokens_per_pass, self.options.max_context
         self.add("hidden", "state", "f32", t, self.program.hidden, versions=len(self.residual))
-        self.add("rope", "const", "f32", context, 2, self.program.head_dim // 2)
+        self.add("rope", "const", "f32", context, 2, self.program.head_dim // 2, source=RopeSource())
         self.add("prompt", "input", "i32", context)
         self.add("prompt_length", "input", "i32", 1)
         self.add("eos", "input", "i32", EOS_SLOTS)

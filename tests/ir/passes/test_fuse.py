@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from amk.errors import EXIT_UNSUPPORTED
-from amk.ir.errors import NotFusableError
+from amk.ir.errors import MalformedGraphError, NotFusableError
 from amk.ir.graph import Add, AnyOp, Graph, Linear, RMSNorm, Rope, SiluMul, WeightTensor
 from amk.ir.hops import AttentionHop, GemvHop, NormSpec, SampleHop
 from amk.ir.passes.fuse import Fuse
@@ -128,6 +128,17 @@ def post_norm() -> Graph:
     return changed(lambda op: replace(op, b="po0") if op.out == "h0m" else op, graph)
 
 
+def mlp_first() -> Graph:
+    """The layers of GRAPH with the first MLP moved in front of the first attention."""
+    mlp = [op for op in GRAPH.ops if op.out in {"m0", "g0", "u0", "s0", "d0", "h1"}]
+    attention = [op for op in GRAPH.ops if op.out in {"n0", "q0", "k0", "v0", "qr0", "kr0", "a0", "o0", "h0m"}]
+    moved = {"m0": {"x": "h0"}, "h1": {"a": "h0"}, "n0": {"x": "h1"}, "h0m": {"a": "h1"}, "n1": {"x": "h0m"}}
+    moved["h1m"] = {"a": "h0m"}
+    rest = [op for op in GRAPH.ops[1:] if op not in mlp and op not in attention]
+    ops = (GRAPH.ops[0], *mlp, *attention, *rest)
+    return replace(GRAPH, ops=tuple(replace(op, **moved.get(op.out, {})) for op in ops))
+
+
 REFUSED = {
     "an op that nothing reads": (
         with_ops("n0", Linear(out="extra", x="n0", weight="model.layers.0.self_attn.q_proj.weight")),
@@ -140,8 +151,6 @@ REFUSED = {
         "no hop takes it",
     ),
     "a projection read twice": (with_op("s0", up="g0"), "'g0'", "more than one op reads it"),
-    "a rotated key read twice": (with_op("a0", q="kr0"), "'kr0'", "more than one op reads it"),
-    "no embedding in front": (replace(GRAPH, ops=GRAPH.ops[1:]), "'n0'", "opens with Embed"),
     "q without its norm": (with_op("q0", x="h0"), "'q0'", "different inputs"),
     "gate and up without a norm": (
         changed(lambda op: replace(op, x="h0m") if op.out in {"g0", "u0"} else op),
@@ -162,9 +171,7 @@ REFUSED = {
     "two Linears added": (with_op("h1", a="o0"), "'o0'", "more than one op reads it"),
     "no rotary embedding": (with_op("a0", q="q0"), "'q0'", "Rope is expected here"),
     "a rotary embedding on v": (rope_on_v(), "'vr0'", "Linear is expected here"),
-    "heads of another count": (with_op("qr0", heads=2), "'qr0'", "heads are not those of the attention"),
-    "heads of another size": (with_op("kr0", head_dim=8), "'kr0'", "heads are not those of the attention"),
-    "a gate that is no Linear": (with_op("s0", gate="m0"), "'m0'", "Linear is expected here"),
+    "heads of another size": (with_op("kr0", heads=4, head_dim=8), "'kr0'", "heads are not those of the attention"),
     "a product of stored values": (
         changed(
             lambda op: replace(op, x="x0") if op.out == "d0" else op,
@@ -173,6 +180,17 @@ REFUSED = {
         "'s0'",
         "Linear is expected here",
     ),
+    "a second embedding": (with_ops("h0", replace(GRAPH.ops[0], out="e")), "'e'", "one Embed"),
+    "no logits": (replace(GRAPH, ops=GRAPH.ops[:-2]), "'h2'", "ends with Logits"),
+    "logits twice": (with_ops("logits", replace(GRAPH.ops[-1], out="more")), "head", "has such a hop already"),
+    "attention and MLP side by side": (with_op("m0", x="h0"), "L0.gate_up", "'h0', which no hop stores or a later"),
+    "a residual around two blocks": (with_op("h1", a="h0"), "L0.down", "'h0', which no hop stores or a later"),
+    "attention of the layer before": (with_op("o1", x="a0"), "L1.o", "'a0', which no hop stores or a later"),
+    "a norm of a norm": (with_op("n1", x="n0"), "L1.qkv", "'n0', which no hop stores"),
+    "a layer twice": (with_op("a1", layer=0), "L0.qkv", "has such a hop already"),
+    "a layer out of order": (with_op("a1", layer=7), "'logits'", "attention layers are [0, 7], not 0 to 1"),
+    "an MLP before any attention": (mlp_first(), "L-1.gate_up", "no attention stands before it"),
+    "heads that share no KV head": (llama_graph(heads=9, kv_heads=2), "'a0'", "9 heads do not share 2 KV heads"),
 }  # fmt: skip
 
 
@@ -184,3 +202,32 @@ def test_what_fits_no_hop_is_refused_by_name(graph: Graph, op: str, why: str) ->
     assert op in str(caught.value)
     assert why in str(caught.value)
     assert caught.value.exit_code == EXIT_UNSUPPORTED
+
+
+MALFORMED = {
+    "no ops": (replace(GRAPH, ops=()), "the graph", "it has no ops"),
+    "a value from nowhere": (replace(GRAPH, ops=GRAPH.ops[1:]), "RMSNorm 'n0'", "'h0' is not defined before it"),
+    "a tensor from nowhere": (with_op("q0", weight="lost"), "Linear 'q0'", "'lost' is not defined before it"),
+    "a value defined twice": (replace(GRAPH, ops=(GRAPH.ops[0], *GRAPH.ops)), "Embed 'h0'", "defined already"),
+    "heads of another count": (with_op("qr0", heads=2), "Rope 'qr0'", "the width of 'q0' is 64, not 32"),
+    "a key for a query": (with_op("a0", q="kr0"), "Attention 'a0'", "the width of 'kr0' is 32, not 64"),
+    "a gate of another width": (with_op("s0", gate="m0"), "SiluMul 's0'", "the width of 'u0' is 96, not 64"),
+    "a gain of another length": (
+        with_op("n0", gain="model.layers.0.self_attn.q_proj.weight"),
+        "RMSNorm 'n0'",
+        "is (64, 64), not (64,)",
+    ),
+    "a matrix of another width": (
+        with_op("o0", weight="model.layers.0.mlp.down_proj.weight"),
+        "Linear 'o0'",
+        "down_proj.weight is 96, not 64",
+    ),
+}
+
+
+@pytest.mark.parametrize(("graph", "op", "why"), MALFORMED.values(), ids=MALFORMED)
+def test_a_graph_that_does_not_hang_together_is_refused(graph: Graph, op: str, why: str) -> None:
+    with pytest.raises(MalformedGraphError) as caught:
+        Fuse().run(graph)
+    assert str(caught.value).startswith(f"AMK-F391 {op}")
+    assert why in str(caught.value)

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from amk.errors import BadOptionError
 from amk.ir.buffers import Operand, Source
 from amk.ir.graph import Graph
 from amk.ir.passes.fuse import Fuse
@@ -196,7 +197,17 @@ def test_buffers() -> None:
 @pytest.mark.parametrize("tied", [True, False])
 def test_every_checkpoint_tensor_is_read_once(tied: bool) -> None:
     graph = llama_graph(tied=tied)
-    named = [name for buffer in tile(graph).buffers if buffer.source for name in buffer.source.tensors]
+    buffers = [buffer for buffer in tile(graph).buffers if isinstance(buffer.source, Source)]
+    named = [name for buffer in buffers for name in buffer.source.tensors]
     assert sorted(named) == [tensor.name for tensor in graph.tensors]
-    tables = [buffer for buffer in tile(graph).buffers if buffer.source and EMBEDDING in buffer.source.tensors]
+    tables = [buffer for buffer in buffers if EMBEDDING in buffer.source.tensors]
     assert [buffer.layout for buffer in tables] == ["gemv8x32" if tied else "plain"]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"max_context": 0}, {"tokens_per_pass": 0}, {"splits_max": 0}, {"max_context": 4, "tokens_per_pass": 5}],
+)
+def test_options_out_of_range_are_refused(options: dict[str, int]) -> None:
+    with pytest.raises(BadOptionError, match="out of range"):
+        Tile(**{"max_context": 64, **options})
