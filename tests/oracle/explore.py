@@ -37,7 +37,8 @@ class Walk:
         self.found: set[str] = set()
         self.cells: dict[Word, int] = {}
         for x in launch.all:
-            for word in [w for w, _ in x.writes] + [e for e, _ in x.expect]:
+            streamed = [e for stream in x.expect_streams for e, _ in stream]
+            for word in [w for w, _ in x.writes] + [e for e, _ in x.expect] + streamed:
                 self.cells.setdefault(word, len(self.cells))
         self.tag_cells: dict[Word, int] = {}
         for x in launch.all:
@@ -159,15 +160,16 @@ class Walk:
         # Data must have arrived before a task can write; that orders nothing for other data.
         return not self.tags or (streamed >= x.units + len(x.streams) and self.tag_hold(x, memory))
 
-    def start(self, x: Instance, memory: tuple[Any, ...]) -> tuple[Any, ...]:
-        """The end of reading and the beginning of writing."""
+    def compare(self, expect: list[tuple[Word, int]], memory: tuple[Any, ...]) -> None:
+        """What is read, with what should be."""
+        for word, mask in expect:
+            writer = memory[0][self.cells[word]]
+            if not (writer == 0 if mask == -1 else writer & mask):
+                self.found.add("read")
+
+    def begin_writing(self, x: Instance, memory: tuple[Any, ...]) -> tuple[Any, ...]:
         last, tags = list(memory[0]), list(memory[1])
         if not self.tags:
-            for word, mask in x.expect:
-                writer = last[self.cells[word]]
-                good = writer == 0 if mask == -1 else bool(writer & mask)
-                if not good:
-                    self.found.add("read")
             for word, _ in x.writes:
                 last[self.cells[word]] = x.bit
         for word, g in x.tags_written:
@@ -229,7 +231,12 @@ class Walk:
 
             if not started:
                 if self.may_start(worker, state, begun[worker], streamed[worker], memory):
-                    moves.append((become((published, True, 0)), self.start(x, memory)))
+                    if not self.tags:
+                        self.compare(x.expect, memory)
+                        # Streams that have not been let go yet are looked at in the orders in which they have.
+                        for stream in x.expect_streams[: max(0, streamed[worker] - x.units)]:
+                            self.compare(stream, memory)
+                    moves.append((become((published, True, 0)), self.begin_writing(x, memory)))
                 continue
             signals = x.node.get("signals", ())
             full = (1 << len(signals)) - 1

@@ -46,7 +46,9 @@ class Instance:
     reads: set[Word] = field(default_factory=set)
     streams: list[set[Word]] = field(default_factory=list)
     units: int = 0  # number on its worker of its first stream
-    expect: list[tuple[Word, int]] = field(default_factory=list)  # word, mask of acceptable writers; -1 for launch
+    # Words with a mask of acceptable writers, -1 for the launch's own: of reads, and of each stream.
+    expect: list[tuple[Word, int]] = field(default_factory=list)
+    expect_streams: list[list[tuple[Word, int]]] = field(default_factory=list)
     tags_written: list[tuple[Word, int]] = field(default_factory=list)
     tags_read: list[tuple[Word, int, int]] = field(default_factory=list)  # word, step, version
     clash_read: int = 0  # instances whose reads overlap these writes
@@ -146,10 +148,11 @@ class Launch:
                     x.expect.append((word, -1 if want < 0 else sum(found)))
         for stream in x.node.get("streams", ()):
             x.streams.append(set())
+            x.expect_streams.append([])
             for word in words(stream["region"], env):
                 if self.buffers[word[0]]["kind"] == "kv":
                     x.streams[-1].add(word)
-                    x.expect.append((word, self.kv_writers(x, word, axis, writers, None)))
+                    x.expect_streams[-1].append((word, self.kv_writers(x, word, axis, writers, None)))
 
     def kv_writers(self, x: Instance, word: Word, axis: dict[str, int], writers: Any, version: int | None) -> int:
         row = word[1][axis[word[0]]]

@@ -37,12 +37,11 @@ def play(schedule: Any, *, steps: int, pos0: int, m: int, rng: random.Random) ->
     def holds(waits: Any, step: int) -> bool:
         return all(value[w["counter"]] >= w["threshold"] + step * launch.per_step[w["counter"]] for w in waits)
 
-    def look(x: Any, words: Any) -> None:
-        for word, mask in x.expect:
-            if word in words:
-                writer = last.get(word, 0)
-                if not (writer == 0 if mask == -1 else writer & mask):
-                    faults.append(f"{x.node['id']}@{x.step} reads {word}")
+    def look(x: Any, expect: Any) -> None:
+        for word, mask in expect:
+            writer = last.get(word, 0)
+            if not (writer == 0 if mask == -1 else writer & mask):
+                faults.append(f"{x.node['id']}@{x.step} reads {word}")
 
     while True:
         moves: list[tuple[str, int]] = []
@@ -61,11 +60,11 @@ def play(schedule: Any, *, steps: int, pos0: int, m: int, rng: random.Random) ->
         kind, worker = rng.choice(moves)
         if kind == "stream":
             x, _ = launch.producers[worker][streamed[worker]]
-            look(x, x.streams[streamed[worker] - x.units])
+            look(x, x.expect_streams[streamed[worker] - x.units])
             streamed[worker] += 1
             continue
         x = launch.queues[worker][at[worker]]
-        look(x, x.reads)
+        look(x, x.expect)
         for word, _ in x.writes:
             last[word] = x.bit
         for name in x.node.get("signals", ()):
