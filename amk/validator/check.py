@@ -14,6 +14,7 @@ from amk.validator.accesses import collect
 from amk.validator.boxes import domain
 from amk.validator.context import Context, mattering_streams, tag_edges
 from amk.validator.findings import Report, Verdict, outcome
+from amk.validator.limits import DRIFT_MAX
 from amk.validator.model import AccessModel, of_schedule
 from amk.validator.order import TooManySweepsError, window
 from amk.validator.program import of_model
@@ -101,7 +102,7 @@ def _check_schedule(schedule: Schedule, report: Report, counts: Counter[str]) ->
     capacity.check(schedule, report)
     stop.check(schedule, report)
     footprint.check(schedule, report)
-    if schedule.target.drift >= 0:
+    if 0 <= schedule.target.drift <= DRIFT_MAX:
         _check_model(of_schedule(schedule), report, counts)
 
 

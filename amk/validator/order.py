@@ -42,7 +42,7 @@ class TooManySweepsError(Exception):
     """The clocks did not settle within the budget; nothing is claimed."""
 
 
-SWEEPS_MAX: Final = 4096
+SWEEPS_MAX: Final = 256
 
 
 @dataclass(frozen=True, slots=True, eq=False)
