@@ -31,11 +31,11 @@ from typing import Final
 import numpy as np
 
 from amk.validator.firing import run
-from amk.validator.producer import Clock, Producers
+from amk.validator.producer import Producers
 from amk.validator.program import Ints, Need, Program
+from amk.validator.supply import TOP, Clock, supplies
 
 Key = tuple[int, int]
-TOP: Final = np.iinfo(np.int32).max
 
 
 class TooManySweepsError(Exception):
@@ -76,7 +76,7 @@ class Order:
         self.clock[rows] = 0
         self._waited: Clock = np.full(rows + 1, TOP, np.int32)  # own component of the waits, along the queue
         self._waited[rows] = 0
-        self._signals = [self._over_steps(tasks) for tasks in program.signallers]
+        self._supplies = supplies(program, steps)
         self._support: dict[Key, Clock] = {}
         firing = run(program, steps)
         self.rank = np.full(self.tasks, len(firing.levels), np.int64)
@@ -88,9 +88,6 @@ class Order:
         self.producers = Producers(program, steps, lambda need, step: self._supported(self._key(need, step)))
 
     # --- clocks ------------------------------------------------------------------------------------------------------
-
-    def _over_steps(self, tasks: Ints) -> Ints:
-        return np.concatenate([tasks + step * self.tasks for step in range(self.steps)])
 
     def _key(self, need: Need, step: int) -> Key:
         return need.counter, need.threshold + step * self.program.per_step[need.counter]
@@ -112,23 +109,19 @@ class Order:
         return _Level(instances, before, workers, positions, [(key, np.array(rows)) for key, rows in waits.items()])
 
     def _supported(self, key: Key) -> Clock:
-        """The componentwise K-th smallest clock over the signals of c: what must precede a wait for (c, K)."""
+        """What must precede a wait for K signals of a counter."""
         found = self._support.get(key)
         if found is None:
             counter, need = key
-            rows = self._signals[counter]
-            if need <= 0:
-                found = np.zeros(self.program.workers, np.int32)
-            elif need > len(rows):
-                found = np.full(self.program.workers, TOP, np.int32)
-            else:
-                found = np.partition(self.clock[rows], need - 1, axis=0)[need - 1]
+            found = self._supplies[counter].before(need, self.clock) if need > 0 else self.clock[-1]
             self._support[key] = found
         return found
 
     def _settle(self, levels: list[_Level]) -> None:
         for _ in range(SWEEPS_MAX):
             self._support.clear()
+            for supply in self._supplies:
+                supply.restart()
             changed = False
             for level in levels:
                 changed |= self._lower(level)

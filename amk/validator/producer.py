@@ -10,11 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-import numpy.typing as npt
 
 from amk.validator.program import Ints, Need, Program
+from amk.validator.supply import Clock
 
-Clock = npt.NDArray[np.int32]
 Support = Callable[[Need, int], Clock]
 
 

@@ -25,9 +25,9 @@ from amk.validator.boxes import may_meet, overlapping, spread
 from amk.validator.context import Context
 from amk.validator.findings import Report, Rule
 from amk.validator.order import Order
-from amk.validator.producer import Clock
 from amk.validator.program import Bools, Ints, Program
 from amk.validator.rules import stream, window
+from amk.validator.supply import Clock
 from amk.validator.witness import Clash, tell_clash
 
 RULE: Final = Rule(code="AMK-V301", title="race", statement=__doc__ or "")
