@@ -177,6 +177,7 @@ NEIGHBOURS = {
     "second-stream-gated": "first-stream-gated",
     "own-new-row": "kv-trail",
     "lag-first-version": "lag-last-version",
+    "tag-of-the-step-before": "tag-of-the-launch",
 }
 
 

@@ -359,3 +359,19 @@ for name, code, version in (("lag-last-version", "", 1), ("lag-first-version", "
             buffers=[state("h", versions=2)],
         ),
     )
+
+for name, code, steps in (("tag-of-the-launch", "", 1), ("tag-of-the-step-before", "AMK-V307", 2)):
+    case(
+        name,
+        code,
+        "in a launch of one step a lag-1 read finds the launch's own word, in a longer one a version that is gone",
+        model(
+            [
+                task("W0", waits="r>=1", writes=[write("q", v=0)]),
+                task("W1", writes=[write("q", v=1)]),
+            ],
+            [task("R", signals="r", reads=[read("q", v=0, lag=1)])],
+            buffers=[state("q", versions=2, tagged=True)],
+            steps=steps,
+        ),
+    )

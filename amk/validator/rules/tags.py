@@ -107,12 +107,13 @@ def _t2(found: Accesses, cells: _Cells, context: Context, report: Report) -> Non
     chain, reads = cells.chain, cells.reads
     place, end = chain.occurrences(reads.cell, reads.version[reads.owner])
     lagging = reads.lag[reads.owner] == 1
-    # A lag-1 read at step 0 finds the launch's own word, which the first version of the step overwrites.
+    # A lag-1 read at step 0 finds the launch's own word, which the first version of the step overwrites; in a launch of
+    # one step it finds nothing else.
     pairs = np.flatnonzero((place < end) | (lagging & (chain.first(reads.cell) < chain.past(reads.cell))))
     entry = np.zeros(len(reads.cell), np.int64)
     known = np.flatnonzero(place < end)
     entry[known] = chain.entry(place[known])
-    missing = np.flatnonzero(lagging & (place == end))
+    missing = np.flatnonzero(lagging & ((place == end) | (not cells.repeats)))
     entry[missing] = chain.past(reads.cell[missing]) - 1
     for part in reads.chunks(pairs):
         follower, delta = _followers(chain, entry[part])
