@@ -21,7 +21,7 @@ from amk.validator.accesses import READ, WRITE, Accesses, verb
 from amk.validator.boxes import BASE, BY_POS, BY_TOKENS, Grid
 from amk.validator.chains import Chains, Touches, chains, touches
 from amk.validator.context import Context
-from amk.validator.findings import Report, Rule
+from amk.validator.findings import SHOWN_PER_RULE, Report, Rule
 from amk.validator.program import Bools, Ints
 from amk.validator.rules.race import seen
 
@@ -126,13 +126,13 @@ class _Buffer:
         """Per access, whether it has rows before pos, and from pos on; reports those that have rows past the step."""
         boxes, place = np.unique(self.found.box[numbers], return_inverse=True)
         extents = np.array([self._extent(box) for box in boxes.tolist()], bool)[place.reshape(-1)]
-        for number in numbers[extents[:, 2]].tolist():
+        for number in numbers[extents[:, 2]][:SHOWN_PER_RULE].tolist():
             self._say(number, "which holds rows that no step has written yet")
         return extents[:, 0], extents[:, 1]
 
     def _appended(self, reads: Touches, chain: Chains, grid: Grid) -> None:
         bare = chain.first(reads.cell) == chain.past(reads.cell)
-        for pair in np.flatnonzero(bare).tolist():
+        for pair in np.flatnonzero(bare)[:SHOWN_PER_RULE].tolist():
             place = ", ".join(map(str, grid.corner(int(reads.cell[pair]))))
             self._say(int(reads.numbers[reads.start[reads.owner[pair]]]), f"but no task appends rows at [{place}]")
 
@@ -145,11 +145,11 @@ class _Buffer:
             reader, writer, version = found.task[number], chain.task[at], chain.version[at]
             self.context.counts["checks"] += len(number)
             before = seen(self.context.sight.order, np.full(len(number), kind), reader, program.worker[writer])
-            for row in np.flatnonzero(before <= program.index[writer]).tolist():
+            for row in np.flatnonzero(before <= program.index[writer])[:SHOWN_PER_RULE].tolist():
                 late = program.describe(int(writer[row]))
                 self._say(int(number[row]), f"whose new rows {late} has not written before it")
             if kind == READ:
-                for row in np.flatnonzero(version != found.version[number]).tolist():
+                for row in np.flatnonzero(version != found.version[number])[:SHOWN_PER_RULE].tolist():
                     wanted = found.version[number[row]]
                     self._say(int(number[row]), f"of which it names version {wanted}, and {version[row]} is written")
 

@@ -24,7 +24,7 @@ from amk.validator.accesses import READ, Accesses
 from amk.validator.boxes import Domain, Grid
 from amk.validator.chains import Chains, Touches, chains, points, touches
 from amk.validator.context import Context
-from amk.validator.findings import Report, Rule
+from amk.validator.findings import SHOWN_PER_RULE, Report, Rule
 from amk.validator.program import Ints, Program
 from amk.validator.rules import window
 
@@ -83,13 +83,13 @@ def _word(found: Accesses, cells: _Cells, cell: int) -> str:
 def _t1(found: Accesses, cells: _Cells, program: Program, report: Report) -> None:
     chain, reads = cells.chain, cells.reads
     twice = (chain.cell[1:] == chain.cell[:-1]) & (chain.version[1:] == chain.version[:-1])
-    for at in np.flatnonzero(twice).tolist():
+    for at in np.flatnonzero(twice)[:SHOWN_PER_RULE].tolist():
         one, two = (program.describe(int(task)) for task in chain.task[at : at + 2])
         word = _word(found, cells, int(chain.cell[at]))
         report.add(T1, f"T1: {one} and {two} both write version {chain.version[at]} of {word}")
     place, end = chain.occurrences(reads.cell, reads.version[reads.owner])
     orphan = (place == end) & ((reads.lag[reads.owner] == 0) | cells.repeats)
-    for pair in np.flatnonzero(orphan).tolist():
+    for pair in np.flatnonzero(orphan)[:SHOWN_PER_RULE].tolist():
         owner = reads.owner[pair]
         reader = program.describe(int(found.task[reads.numbers[reads.start[owner]]]))
         word = _word(found, cells, int(reads.cell[pair]))
@@ -137,7 +137,11 @@ def _overwritten(
     rows = np.flatnonzero(real & (delta >= 0))
     late = writer[rows] + delta[rows] * order.tasks
     safe[rows] = order.before_write(late, program.worker[reader[rows]]) > program.index[reader[rows]]
-    for row in np.flatnonzero(~safe).tolist():
+    bad = np.flatnonzero(~safe)
+    for count, row in enumerate(bad.tolist()):
+        if report.full(T2):
+            report.more(T2, len(bad) - count)
+            return
         one = program.describe(int(reader[row]), 0)
         two = (
             program.describe(int(writer[row]), int(delta[row]))
@@ -169,7 +173,7 @@ def _t3(found: Accesses, cells: _Cells, context: Context, report: Report) -> Non
     if not cells.repeats:
         ordered |= delta == 1
     ordered |= np.isin(entry, _read_entries(cells))
-    for at in np.flatnonzero(~ordered).tolist():
+    for at in np.flatnonzero(~ordered)[:SHOWN_PER_RULE].tolist():
         one, two = program.describe(int(x[at]), 0), program.describe(int(y[at]), int(delta[at]))
         word = _word(found, cells, int(chain.cell[at]))
         report.add(T3, f"T3: {one} and {two} write successive versions of {word} and nothing orders the two stores")
