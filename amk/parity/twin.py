@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
-import torch
 from msgspec.structs import replace as with_fields
 
 from amk.errors import TwinMismatchError
 from amk.frontend.importer import import_graph
 from amk.frontend.rope import rope_table
 from amk.frontend.twin import VOCAB, random_tensors, shrink
+from amk.interpreter.threads import one_thread
 from amk.ir.passes import Passes
 from amk.parity.compare import HuggingFaceOracle, ParityReport, compare, summarise
 from amk.runtime.backend import MachineBackend
@@ -43,7 +41,7 @@ def check_twin(config: dict[str, Any], passes: Passes, target: Target, *, name: 
     session = Session(backend, vocab=graph.vocab, context_limit=passes.tile.max_context)
     prompts = [(f"{length} tokens", [(7 * i * i + length) % VOCAB for i in range(length)]) for length in (5, 30)]
     oracle = HuggingFaceOracle(small, tensors.__getitem__)
-    with _one_thread():
+    with one_thread():
         compared = list(compare(session, oracle, prompts, tokens=TOKENS, bound=LOGIT_RANGE_MAX))
     report = summarise(compared, bound=LOGIT_RANGE_MAX)
     # Of so few tokens one tie is already more than a contract allows, and no fault: only a prompt that fails counts.
@@ -51,14 +49,3 @@ def check_twin(config: dict[str, Any], passes: Passes, target: Target, *, name: 
     if failed:
         raise TwinMismatchError(model=name, detail=f"{failed[0].name}: {failed[0].failure}")
     return report
-
-
-@contextmanager
-def _one_thread() -> Iterator[None]:
-    """Products of a twin's size are over before a second thread has woken up."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(threads)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 from amk.interpreter.machine import Machine, Order
 from amk.interpreter.memory import LoadRope, LoadTensor, allocate
 from amk.interpreter.semantics import embed
+from amk.interpreter.threads import one_thread
 from amk.ir.tasks import Sample
 
 if TYPE_CHECKING:
@@ -75,7 +76,8 @@ class MachineBackend:
         self.memory[self._sample.stop.buffer].zero_()
 
     def launch(self, *, pos: int, tokens: int, steps: int) -> int:
-        order = self.machine.launch(pos=pos, tokens=tokens, steps=steps)
+        with one_thread():
+            order = self.machine.launch(pos=pos, tokens=tokens, steps=steps)
         self.orders.append(order)
         return order.steps
 
