@@ -65,8 +65,11 @@ class Checkpoint:
     @property
     def source(self) -> str:
         """One line for people: where config and weights come from, as far as that is settled."""
+        config = self.config_file.source
         weights = self.weights.source if "weights" in self.__dict__ else "not read yet"
-        return f"{self.name}: config from {self.config_file.source}; weights: {weights}"
+        if config.endswith(f" {weights}"):
+            return f"{self.name}: config and weights from {config}"
+        return f"{self.name}: config from {config}; weights: {weights}"
 
     @cached_property
     def weights(self) -> Weights:

@@ -1,17 +1,15 @@
-"""Reading and writing of small files: JSON with errors that name file and line, and writes that are all or nothing."""
+"""Reading and writing of small files: JSON with errors that name file and line, and digests of files."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-import os
-import tempfile
 from pathlib import Path
 from typing import Any
 
-from amk.errors import UnreadableInputError, UnwritablePathError
+from amk.errors import UnreadableInputError
 from amk.frontend.errors import BadJsonError
-from amk.settings import settings, writable_folder
+from amk.settings import settings, write_atomically
 
 
 def read_json(path: Path) -> dict[str, Any]:
@@ -43,25 +41,6 @@ def read_json(path: Path) -> dict[str, Any]:
     return value
 
 
-def write_atomic(path: Path, data: bytes) -> None:
-    """Write ``data`` to ``path`` so that a reader sees all of it or none.
-
-    Raises
-    ------
-    UnwritablePathError
-    """
-    folder = writable_folder(path.parent)
-    try:
-        handle, temporary = tempfile.mkstemp(dir=folder, prefix=f".{path.name}.")
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        Path(temporary).replace(path)
-    except OSError as error:
-        raise UnwritablePathError(path=path, why=error.strerror or error, variable="AMK_HOME") from error
-
-
 def canonical_json(value: Any) -> bytes:
     """One spelling for equal values: sorted keys, no white space."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True).encode()
@@ -86,7 +65,7 @@ def file_sha256(path: Path) -> str:
     if len(digest) == 64:
         return digest
     digest = content_sha256(real)
-    write_atomic(remembered, digest.encode())
+    write_atomically(remembered, digest.encode())
     return digest
 
 

@@ -5,17 +5,16 @@ from __future__ import annotations
 import hashlib
 import importlib.metadata
 import logging
-from pathlib import Path
 
 import msgspec
 
-import amk.ir
 from amk.frontend.checkpoint import Checkpoint
 from amk.frontend.config import check_config
-from amk.frontend.files import canonical_json, write_atomic
+from amk.frontend.files import canonical_json
 from amk.frontend.trace import check_versions
 from amk.ir.graph import Graph
-from amk.settings import settings, writable_folder
+from amk.settings import settings, writable_folder, write_atomically
+from amk.sources import sources_digest
 
 logger = logging.getLogger("amk.frontend.graphs")
 
@@ -43,22 +42,16 @@ def graph_for(checkpoint: Checkpoint) -> Graph:
     from amk.frontend.importer import import_graph
 
     graph = import_graph(checkpoint.config)
-    write_atomic(path, graph.to_json())
+    write_atomically(path, graph.to_json())
     return graph
 
 
 def _key(checkpoint: Checkpoint) -> str:
     """Everything the graph depends on: the config, the releases that trace it, and the code that reads the trace."""
     versions = {package: importlib.metadata.version(package) for package in ("torch", "transformers")}
-    facts = {"config": checkpoint.config_digest(), "versions": versions, "sources": _sources_digest()}
+    facts = {
+        "config": checkpoint.config_digest(),
+        "versions": versions,
+        "sources": sources_digest("frontend", "ir/graph.py", "ir/record.py"),
+    }
     return hashlib.sha256(canonical_json(facts)).hexdigest()
-
-
-def _sources_digest() -> str:
-    ir = Path(amk.ir.__file__).parent
-    paths = [*sorted(Path(__file__).parent.glob("*.py")), ir / "graph.py", ir / "record.py"]
-    digest = hashlib.sha256()
-    for path in paths:
-        content = path.read_bytes()
-        digest.update(canonical_json([path.name, len(content)]) + content)
-    return digest.hexdigest()

@@ -28,5 +28,8 @@ TILE_COLUMNS: Final = 32
 # An activation is staged as two bf16 values, hi and lo.
 STAGED_BYTES: Final = 4
 
-# Shared memory beside ring and staging: barriers, task descriptors, cross-warp sums.
-SCRATCH_BYTES: Final = 3 * 1024
+# What each consumer warp keeps in shared memory for each row of a step: its sums of four tiles of eight weight rows.
+SUMS_BYTES: Final = 4 * TILE_ROWS * 4
+
+# Shared memory beside ring, staging and sums: barriers, task descriptors, row padding, alignment.
+SCRATCH_BYTES: Final = 4 * 1024

@@ -1,9 +1,9 @@
 """Capacity.
 
-    workers <= co-resident blocks of the target; ring + staged activations + scratch <= shared memory asked for <=
-    what the architecture allows (for a chip with a record, what its record says); copies in flight <= ring; a block
-    of the packed weights fits a stage, and a tile of rows the ring; counters, tasks, drift within the launch format;
-    (D+2) * n_c < 2^31.
+    workers <= co-resident blocks of the target; ring + staged activations + sums + scratch <= shared memory asked for
+    <= what the architecture allows (for a chip with a record, what its record says); copies in flight <= ring; a
+    block of the packed weights fits a stage, and a tile of rows the ring; counters, tasks, drift within the launch
+    format; (D+2) * n_c < 2^31.
 
 More workers than can be co-resident would spin for blocks that never start.
 """
@@ -25,6 +25,7 @@ from amk.validator.limits import (
     SCRATCH_BYTES,
     SPAN_MAX,
     STAGED_BYTES,
+    SUMS_BYTES,
     TASKS_MAX,
     TILE_COLUMNS,
     TILE_ROWS,
@@ -77,11 +78,12 @@ def _shared_memory(target: Target, tokens: int) -> Iterator[str]:
         yield f"target {target.name} is a {known.arch} chip, not {target.arch}"
     ring = target.stages * target.stage_bytes
     staging = target.k_chunk * tokens * STAGED_BYTES
-    total = ring + staging + SCRATCH_BYTES
+    sums = target.consumer_warps * tokens * SUMS_BYTES
+    total = ring + staging + sums + SCRATCH_BYTES
     if total > target.shared_memory_bytes:
         yield (
-            f"ring {ring} + staged activations {staging} + scratch {SCRATCH_BYTES} = {total} bytes, more than the "
-            f"{target.shared_memory_bytes} of shared memory"
+            f"ring {ring} + staged activations {staging} + sums {sums} + scratch {SCRATCH_BYTES} = {total} bytes, more "
+            f"than the {target.shared_memory_bytes} of shared memory"
         )
     if target.in_flight_bytes > ring:
         yield f"{target.in_flight_bytes} bytes in flight, more than the ring of {ring}"
