@@ -1,4 +1,7 @@
-"""Shared by all tests: no network, one thread a worker, and a way to run the command line as a user does."""
+"""Shared by all tests: no network, one thread a worker, a way to run the command line as a user does, golden files.
+
+`pytest --update-golden` writes the golden files anew; look at the difference before committing it.
+"""
 
 from __future__ import annotations
 
@@ -20,6 +23,18 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
+
+UPDATE_GOLDEN = "--update-golden"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(UPDATE_GOLDEN, action="store_true", help="write the golden files anew")
+
+
+@pytest.fixture
+def update_golden(request: pytest.FixtureRequest) -> bool:
+    """Whether to write the golden files anew before they are compared."""
+    return bool(request.config.getoption(UPDATE_GOLDEN))
 
 
 @pytest.fixture
