@@ -1,0 +1,153 @@
+// Generated from amk/codegen/abi.py; edit that.
+#pragma once
+#include "prim/thread.cuh"
+namespace amk {
+constexpr u32 kTaskBytes = 256;
+constexpr u32 kWaitsMax = 4;
+constexpr u32 kSignalsMax = 4;
+constexpr u32 kCounterStride = 32;
+constexpr u32 kInBlock = 4294967295u;
+enum Opcode : u32 { kOpcodeBegin = 0, kOpcodeGemv = 1, kOpcodeAttention = 2, kOpcodeSample = 3 };
+enum Prologue : u32 { kPrologueNone = 0, kPrologueNorm = 1, kPrologueMergeSplits = 2 };
+enum Epilogue : u32 { kEpilogueStore = 0, kEpilogueAddResidual = 1, kEpilogueSiluMul = 2, kEpilogueArgmax = 3 };
+struct alignas(16) TaskHead {
+  u32 opcode;
+  u32 number;
+  u32 wait_count;
+  u32 wait_counter[4];
+  int wait_threshold[4];
+  u32 wait_each[4];
+  u32 signal_count;
+  u32 signals[4];
+};
+static_assert(sizeof(TaskHead) == 80);
+
+struct alignas(16) BeginTask {
+  u32 opcode;
+  u32 number;
+  u32 wait_count;
+  u32 wait_counter[4];
+  int wait_threshold[4];
+  u32 wait_each[4];
+  u32 signal_count;
+  u32 signals[4];
+  u64 stop;
+};
+static_assert(sizeof(BeginTask) == 96);
+
+struct alignas(16) GemvTask {
+  u32 opcode;
+  u32 number;
+  u32 wait_count;
+  u32 wait_counter[4];
+  int wait_threshold[4];
+  u32 wait_each[4];
+  u32 signal_count;
+  u32 signals[4];
+  u64 x;
+  u64 stats;
+  u64 gain;
+  u64 weight;
+  u64 out;
+  u64 residual;
+  u64 best_value;
+  u64 best_index;
+  u64 prompt_length;
+  u32 k;
+  u32 row_begin;
+  u32 row_end;
+  u32 x_stride;
+  u32 out_stride;
+  u32 splits;
+  u32 split_stride;
+  u32 heads;
+  u32 last_row_only;
+  u32 prologue;
+  u32 epilogue;
+  float eps;
+};
+static_assert(sizeof(GemvTask) == 208);
+
+struct alignas(16) AttentionTask {
+  u32 opcode;
+  u32 number;
+  u32 wait_count;
+  u32 wait_counter[4];
+  int wait_threshold[4];
+  u32 wait_each[4];
+  u32 signal_count;
+  u32 signals[4];
+  u64 qkv;
+  u64 k_cache;
+  u64 v_cache;
+  u64 rope;
+  u64 out;
+  u64 stats;
+  u32 qkv_stride;
+  u32 q_column;
+  u32 k_column;
+  u32 v_column;
+  u32 q_head;
+  u32 heads;
+  u32 split;
+  u32 splits;
+  float scale;
+  u32 gate_counter;
+  int gate_threshold;
+  u32 gate_each;
+};
+static_assert(sizeof(AttentionTask) == 176);
+
+struct alignas(16) SampleTask {
+  u32 opcode;
+  u32 number;
+  u32 wait_count;
+  u32 wait_counter[4];
+  int wait_threshold[4];
+  u32 wait_each[4];
+  u32 signal_count;
+  u32 signals[4];
+  u64 best_value;
+  u64 best_index;
+  u64 prompt;
+  u64 prompt_length;
+  u64 eos;
+  u64 table;
+  u64 token;
+  u64 stop;
+  u64 next_hidden;
+  u32 slots;
+  u32 eos_slots;
+  u32 hidden;
+  u32 tiled;
+};
+static_assert(sizeof(SampleTask) == 176);
+
+struct alignas(8) Params {
+  u64 tasks;
+  u64 queue_begin;
+  u64 counters;
+  u64 abort;
+  u64 status;
+  u64 watchdog_clocks;
+  u32 steps;
+  u32 steps_done;
+  u32 pos;
+  u32 tokens;
+};
+static_assert(sizeof(Params) == 64);
+
+struct alignas(8) Status {
+  u32 steps;
+  u32 cancel;
+  u32 error;
+  u32 worker;
+  u32 task;
+  u32 step;
+  u32 counter;
+  u32 value;
+  u32 threshold;
+};
+static_assert(sizeof(Status) == 40);
+
+}  // namespace amk
