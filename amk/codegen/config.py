@@ -1,0 +1,131 @@
+"""The compile-time constants of a kernel, and how they follow from a schedule.
+
+A block's shared memory is the ring, one work area for the running task, the consumer warps' sums, and scratch. Ring,
+sums and scratch are what the capacity rule of the validator adds up; the work area takes of the rest what it can use:
+
+    ring | sums | scratch | work: max(attention, staged activations), at most what the target has left
+
+Attention takes a run of cached rows at once, as many as a stage of the ring holds, or fewer where their scores would
+not fit the work area. The rendered source holds the compiler to the result: ``sizeof(Shared<Config>)`` is asserted to
+be within ``shared_bytes``, which is what a launch asks for.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from amk.codegen.errors import NotGeneratableError
+from amk.codegen.supported import head_shape
+from amk.ir.buffers import ITEM_BYTES
+from amk.ir.record import Record
+from amk.ir.regions import TOKENS
+from amk.ir.schedule import Schedule
+from amk.validator.limits import SCRATCH_BYTES, STAGED_BYTES, SUMS_BYTES, TILE_COLUMNS
+
+WARP: Final = 32
+
+WORK_ALIGN: Final = 128
+"""Bytes to which the areas of shared memory are aligned."""
+
+ROW_PAD: Final = 8
+"""Elements behind each staged row; ``kRowPad`` of csrc/vm/shared.cuh."""
+
+COPY_UNIT: Final = 16
+"""Bytes that an asynchronous copy moves at least; cached rows are padded to it."""
+
+_FLOAT: Final = 4
+
+
+class KernelConfig(Record):
+    """All that the source of one kernel varies in.
+
+    Attributes
+    ----------
+    consumer_warps
+        Of a block, beside its producer warp.
+    stages, stage_bytes, in_flight_bytes
+        The ring, and the cap on copies under way.
+    work_bytes
+        Shared memory of the running task.
+    shared_bytes
+        All shared memory of a block: the dynamic shared memory of a launch.
+    past_rows
+        Cached rows that attention takes at once.
+    tokens_max
+        Most rows of a step.
+    head_dim, head_stride
+        Elements of a head, and from one cached row to the next.
+    group
+        Query heads that share a KV head.
+    kv_bytes
+        Of an element of the cache.
+    """
+
+    consumer_warps: int
+    stages: int
+    stage_bytes: int
+    in_flight_bytes: int
+    work_bytes: int
+    shared_bytes: int
+    past_rows: int
+    tokens_max: int
+    head_dim: int
+    head_stride: int
+    group: int
+    kv_bytes: int
+
+    @property
+    def threads(self) -> int:
+        """Threads of a block: the consumer warps' and the producer's."""
+        return WARP * (self.consumer_warps + 1)
+
+
+def kernel_config(schedule: Schedule) -> KernelConfig:
+    """The constants that ``schedule`` needs.
+
+    Raises
+    ------
+    NotGeneratableError
+        Its attention tasks differ in one of them, or a task does not fit the target's shared memory.
+    """
+    target = schedule.target
+    tokens = schedule.symbol(TOKENS).high
+    head = head_shape(schedule)
+    item = ITEM_BYTES[head.kv_dtype]
+    stride = _up(head.dim * item, COPY_UNIT) // item
+    beside = target.stages * target.stage_bytes + target.consumer_warps * tokens * SUMS_BYTES + SCRATCH_BYTES
+    room = (target.shared_memory_bytes - beside) // WORK_ALIGN * WORK_ALIGN
+
+    queries = head.group * tokens
+    fixed = _FLOAT * (queries * stride + 2 * tokens * stride + 3 * queries)  # q, the step's own rows, running softmax
+    score = _FLOAT * queries  # of one cached row
+    rows = min(target.stage_bytes // (stride * item), (room - fixed) // score)
+    attention = fixed + score * max(rows, tokens)
+    least = STAGED_BYTES * tokens * (TILE_COLUMNS + ROW_PAD)
+    if rows < 1 or max(attention, least) > room:
+        raise NotGeneratableError(
+            feature=f"attention of {queries} queries of {head.dim} in the {max(room, 0)} bytes of shared memory that "
+            f"the ring of {target.name} leaves",
+            fix="use fewer tokens_per_pass, or a target with more shared memory or a smaller ring",
+        )
+    staged = STAGED_BYTES * tokens * (target.k_chunk + ROW_PAD)
+    work = _up(min(max(attention, staged), room), WORK_ALIGN)
+    return KernelConfig(
+        consumer_warps=target.consumer_warps,
+        stages=target.stages,
+        stage_bytes=target.stage_bytes,
+        in_flight_bytes=max(target.in_flight_bytes, target.stage_bytes),  # one copy at least
+        work_bytes=work,
+        shared_bytes=beside + work,
+        past_rows=rows,
+        tokens_max=tokens,
+        head_dim=head.dim,
+        head_stride=stride,
+        group=head.group,
+        kv_bytes=item,
+    )
+
+
+def _up(value: int, unit: int) -> int:
+    """``value`` rounded up to a multiple of ``unit``."""
+    return -(-value // unit) * unit

@@ -1,0 +1,109 @@
+"""ValidatedSchedule -> CUDA source: types and constants from a template; the algorithms are the headers of csrc/."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+from typing import TYPE_CHECKING, Final
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from amk.codegen import abi, supported
+from amk.codegen.config import KernelConfig, kernel_config
+
+if TYPE_CHECKING:
+    from importlib.resources.abc import Traversable
+
+    from amk.validator import ValidatedSchedule
+
+TEMPLATE: Final = "kernel.cu.j2"
+
+KERNEL: Final = "amk_kernel"
+"""Name of the kernel in a cubin."""
+
+_COPIES: Final = {"sm_80": "prim/async/copy.cuh", "sm_90": "prim/bulk/copy.cuh", "sm_120": "prim/bulk/copy.cuh"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CudaSource:
+    """What NVRTC is given.
+
+    Attributes
+    ----------
+    text
+        The rendered file.
+    headers
+        Every header, by the name that it is included by.
+    arch
+        ``sm_80``, ``sm_90`` or ``sm_120``.
+    config
+        The constants in ``text``; a launch takes its threads and its shared memory from here.
+    """
+
+    text: str
+    headers: dict[str, str]
+    arch: str
+    config: KernelConfig
+
+    def digest(self) -> str:
+        """sha256 of text, headers and architecture, in hex."""
+        return _digest(self.arch, self.text, *(part for item in sorted(self.headers.items()) for part in item))
+
+
+def emit(validated: ValidatedSchedule) -> CudaSource:
+    """The source of the kernel that runs ``validated``.
+
+    Raises
+    ------
+    NotGeneratableError
+        The schedule is proved, and outside what this version generates kernels for.
+    """
+    schedule = validated.schedule
+    supported.check(schedule)
+    arch = schedule.target.arch
+    config = kernel_config(schedule)
+    headers = csrc_headers()
+    headers["abi.cuh"] = abi.header()
+    headers["copy.cuh"] = headers[_COPIES[arch]]
+    return CudaSource(text=render(config), headers=headers, arch=arch, config=config)
+
+
+def render(config: KernelConfig) -> str:
+    """The rendered file: one instantiation of the kernel."""
+    return environment().get_template(TEMPLATE).render(config=config, kernel=KERNEL)
+
+
+def csrc_headers() -> dict[str, str]:
+    """Every header of csrc/ by its path there."""
+    return _walk(resources.files("amk") / "csrc", "")
+
+
+def vm_digest() -> str:
+    """sha256, in hex, of all that runs on the chip whatever the schedule: csrc/, the task encoding and the template."""
+    template = (resources.files("amk.codegen") / "templates" / TEMPLATE).read_text(encoding="utf-8")
+    parts = (part for item in sorted(csrc_headers().items()) for part in item)
+    return _digest(abi.header(), template, *parts)
+
+
+@cache
+def environment() -> Environment:
+    """The templates: a variable that is not passed is an error."""
+    # Source code, not markup: escaping would corrupt it, and only numbers and enums are ever passed in.
+    return Environment(loader=PackageLoader("amk.codegen"), undefined=StrictUndefined, keep_trailing_newline=True)  # noqa: S701
+
+
+def _walk(folder: Traversable, prefix: str) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for entry in sorted(folder.iterdir(), key=lambda entry: entry.name):
+        if entry.is_dir():
+            found |= _walk(entry, f"{prefix}{entry.name}/")
+        elif entry.name.endswith(".cuh"):
+            found[prefix + entry.name] = entry.read_text(encoding="utf-8")
+    return found
+
+
+def _digest(*parts: str) -> str:
+    """Of the parts and of where one ends; no source text holds a NUL."""
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()

@@ -1,0 +1,95 @@
+"""What kernels are generated for. A proved schedule outside of it is refused by name, never run as something else."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from amk.codegen.abi import SIGNALS_MAX, WAITS_MAX
+from amk.codegen.errors import NotGeneratableError
+from amk.ir.buffers import Dtype
+from amk.ir.layout import TILE_ROWS
+from amk.ir.schedule import Schedule, Task
+from amk.ir.tasks import Attention, Gemv, Sample
+
+ARCHS: Final = ("sm_80", "sm_90", "sm_120")
+
+CONSUMER_WARPS_MAX: Final = 31
+"""A block has 32 warps, and one of them is the producer."""
+
+STAGE_UNIT: Final = 512
+"""Bytes of a block of packed weights, of which a stage holds a whole number."""
+
+KV_DTYPES: Final[tuple[Dtype, ...]] = ("f32", "bf16")
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class HeadShape:
+    """What the attention tasks of a kernel have in common."""
+
+    dim: int
+    group: int
+    kv_dtype: Dtype
+
+
+def check(schedule: Schedule) -> None:
+    """Raise NotGeneratableError for the first thing about ``schedule`` that no kernel is generated for."""
+    for feature, fix in _unsupported(schedule):
+        raise NotGeneratableError(feature=feature, fix=fix)
+
+
+def head_shape(schedule: Schedule) -> HeadShape:
+    """The one shape of the schedule's attention; NotGeneratableError if there are none or several."""
+    shapes = {
+        HeadShape(dim=op.head_dim, group=op.heads // op.kv_heads, kv_dtype=schedule.buffer[op.k_cache].dtype)
+        for op in (task.op for task in schedule.tasks)
+        if isinstance(op, Attention)
+    }
+    if len(shapes) != 1:
+        raise NotGeneratableError(feature=f"attention of {len(shapes)} shapes", fix="use layers of one head shape")
+    return shapes.pop()
+
+
+def _unsupported(schedule: Schedule) -> Iterator[tuple[str, str]]:
+    target = schedule.target
+    if target.arch not in ARCHS:
+        yield f"arch {target.arch}", f"compile for one of {', '.join(ARCHS)}"
+    if schedule.devices != 1 or schedule.sequences != 1:
+        yield f"{schedule.devices} devices and {schedule.sequences} sequences", "use one of each"
+    if target.consumer_warps > CONSUMER_WARPS_MAX:
+        yield f"{target.consumer_warps} consumer warps", f"use a target with at most {CONSUMER_WARPS_MAX}"
+    if target.stage_bytes % STAGE_UNIT:
+        yield f"a stage of {target.stage_bytes} bytes", f"use a target whose stages are a multiple of {STAGE_UNIT}"
+    for counter in schedule.counters:
+        if counter.scope != "gpu":
+            yield f"counter {counter.id} of scope {counter.scope}", "use counters of scope gpu"
+    for buffer in schedule.buffers:
+        if buffer.tagged:
+            yield f"buffer {buffer.id}, which is tagged", "use the sync pass of this version"
+    for task in schedule.tasks:
+        yield from _unsupported_task(task, schedule)
+
+
+def _unsupported_task(task: Task, schedule: Schedule) -> Iterator[tuple[str, str]]:
+    lower = "lower the model with the passes of this version"
+    if len(task.waits) > WAITS_MAX or len(task.signals) > SIGNALS_MAX:
+        yield f"{task.id}, with {len(task.waits)} waits and {len(task.signals)} signals", lower
+    match task.op:
+        case Gemv(weight=weight, rows=(low, _)):
+            if low % TILE_ROWS:
+                yield f"{task.id}, whose rows begin inside a tile", lower
+            stored = schedule.buffer[weight]
+            if (stored.dtype, stored.layout) != ("bf16", "gemv8x32"):
+                yield f"{task.id}, whose weight {weight} is not packed bf16", 'compile with dtype="bf16"'
+        case Attention(k_cache=k, v_cache=v):
+            dtypes = {schedule.buffer[name].dtype for name in (k, v)}
+            gates = {stream.gate for stream in task.streams}
+            if len(dtypes) != 1 or not dtypes <= set(KV_DTYPES):
+                yield f"{task.id}, with a cache of {', '.join(sorted(dtypes))}", f"use one of {', '.join(KV_DTYPES)}"
+            if len(gates) != 1 or len(gates.pop()) != 1:
+                yield f"{task.id}, whose streams are not gated by one wait", lower
+        case Sample(table=table) if schedule.buffer[table].dtype != "bf16":
+            yield f"{task.id}, whose table {table} is not bf16", 'compile with dtype="bf16"'
+        case _:
+            pass

@@ -1,0 +1,28 @@
+"""Small CUDA programs that are not the kernel."""
+
+from __future__ import annotations
+
+from amk.codegen.config import KernelConfig
+from amk.codegen.emit import CudaSource
+
+TRIVIAL = 'extern "C" __global__ void amk_kernel(float* x) { x[threadIdx.x] *= 2.0f; }\n'
+
+CONFIG = KernelConfig(
+    consumer_warps=1,
+    stages=1,
+    stage_bytes=512,
+    in_flight_bytes=512,
+    work_bytes=128,
+    shared_bytes=1024,
+    past_rows=1,
+    tokens_max=1,
+    head_dim=8,
+    head_stride=8,
+    group=1,
+    kv_bytes=4,
+)
+
+
+def source(text: str = TRIVIAL, *, headers: dict[str, str] | None = None, arch: str = "sm_90") -> CudaSource:
+    """``text`` as the code generator would hand it on."""
+    return CudaSource(text=text, headers=headers or {}, arch=arch, config=CONFIG)

@@ -1,0 +1,106 @@
+"""The constants of a kernel: what they are for a schedule, and that they fit the chip."""
+
+from __future__ import annotations
+
+import pytest
+from msgspec.structs import replace
+
+from amk.codegen.config import WORK_ALIGN, KernelConfig, kernel_config
+from amk.codegen.errors import NotGeneratableError
+from amk.ir.schedule import Schedule
+from amk.target import TARGETS, resolve_target
+from amk.validator import certify
+from tests.builders import llama_graph, lower
+from tests.codegen.shapes import ARCHS, SHAPES, scheduled
+
+every_kernel = pytest.mark.parametrize(
+    "schedule",
+    [
+        pytest.param((shape, arch, bf16, tokens), id=f"{shape}-{arch}-{'bf16' if bf16 else 'f32'}-{tokens}")
+        for shape in SHAPES
+        for arch in ARCHS
+        for bf16 in (False, True)
+        for tokens in (1, 8)
+    ],
+    indirect=True,
+)
+
+
+@pytest.fixture
+def schedule(request: pytest.FixtureRequest) -> Schedule:
+    shape, arch, bf16, tokens = request.param
+    return scheduled(shape, arch, bf16_kv=bf16, tokens=tokens)
+
+
+def attention_bytes(config: KernelConfig) -> int:
+    """Of q, scores, the step's own k and v, and the running softmax, for the rows that ``config`` takes at once."""
+    queries = config.group * config.tokens_max
+    scores = queries * max(config.past_rows, config.tokens_max)
+    rows = (queries + 2 * config.tokens_max) * config.head_stride
+    return 4 * (rows + scores + 3 * queries)
+
+
+@every_kernel
+def test_shared_memory_fits_and_is_used(schedule: Schedule) -> None:
+    target, config = schedule.target, kernel_config(schedule)
+    ring = config.stages * config.stage_bytes
+    assert ring + config.work_bytes < config.shared_bytes <= target.shared_memory_bytes
+    assert attention_bytes(config) <= config.work_bytes
+    assert config.work_bytes % WORK_ALIGN == 0
+    # Fewer rows than a stage holds are taken only where one more would not fit.
+    stage_rows = config.stage_bytes // (config.head_stride * config.kv_bytes)
+    assert 1 <= config.past_rows <= stage_rows
+    if config.past_rows < stage_rows:
+        left = target.shared_memory_bytes - config.shared_bytes + config.work_bytes
+        assert attention_bytes(replace(config, past_rows=config.past_rows + 1)) > left - WORK_ALIGN
+
+
+@every_kernel
+def test_cached_rows_can_be_copied(schedule: Schedule) -> None:
+    config = kernel_config(schedule)
+    row_bytes = config.head_stride * config.kv_bytes
+    assert row_bytes % 16 == 0
+    assert 0 <= row_bytes - config.head_dim * config.kv_bytes < 16
+    assert config.past_rows * row_bytes <= config.stage_bytes
+
+
+@pytest.mark.parametrize("bf16", [False, True])
+def test_the_constants_of_a_real_shape(bf16: bool) -> None:
+    config = kernel_config(scheduled("smollm2", "sm_90", bf16_kv=bf16))
+    assert (config.head_dim, config.head_stride, config.group, config.tokens_max) == (64, 64, 3, 8)
+    assert config.kv_bytes == (2 if bf16 else 4)
+    assert config.past_rows == config.stage_bytes // (64 * config.kv_bytes)
+    assert config.threads == 32 * (config.consumer_warps + 1)
+
+
+def test_one_kernel_serves_every_model_of_a_head_shape() -> None:
+    one, other = llama_graph(heads=6, kv_heads=2), llama_graph(heads=12, kv_heads=4, hidden=320, layers=3)
+    target = resolve_target(arch="sm_90", target=None)
+    assert kernel_config(lower(one, target)) == kernel_config(lower(other, target, max_context=512))
+
+
+def test_a_cap_below_a_stage_is_one_copy() -> None:
+    schedule = scheduled("smollm2", "sm_90")
+    config = kernel_config(replace(schedule, target=replace(schedule.target, in_flight_bytes=512)))
+    assert config.in_flight_bytes == config.stage_bytes
+
+
+@pytest.mark.parametrize("change", [{"shared_memory_bytes": 48 * 1024}, {"stages": 24}], ids=["chip", "ring"])
+def test_what_does_not_fit_is_refused_by_name(change: dict[str, int]) -> None:
+    schedule = scheduled("llama-8b", "sm_120")
+    with pytest.raises(NotGeneratableError, match="shared memory that the ring of rtx5090 leaves"):
+        kernel_config(replace(schedule, target=replace(schedule.target, **change)))
+
+
+def test_a_cached_row_longer_than_a_stage_is_refused() -> None:
+    schedule = scheduled("llama-8b", "sm_90")
+    target = replace(schedule.target, stage_bytes=256, stages=64)
+    with pytest.raises(NotGeneratableError, match="of 128 in the"):
+        kernel_config(replace(schedule, target=target))
+
+
+@pytest.mark.parametrize("name", [name for name, target in TARGETS.items() if target.arch in ARCHS])
+def test_every_chip_of_the_list_has_room(name: str) -> None:
+    target = TARGETS[name]
+    schedule = certify(lower(llama_graph(**SHAPES["smollm2"]), target)).schedule
+    assert kernel_config(schedule).shared_bytes <= target.shared_memory_bytes
