@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,6 +10,7 @@ from typing import Final, Literal
 
 from rich.console import Console
 
+import amk
 from amk.errors import BadOptionError, CertificateMismatchError, NotYetError
 from amk.frontend.checkpoint import resolve
 from amk.frontend.coverage import match_tensors
@@ -100,7 +100,7 @@ def compile(  # noqa: A001 - amk.compile is what users call it
         validated = certify(schedule)
     manifest = Manifest(
         version=ARTEFACT_VERSION,
-        amk=importlib.metadata.version("amk"),
+        amk=amk.__version__,
         model=checkpoint.name,
         source=checkpoint.source,
         config_digest=checkpoint.config_digest(),

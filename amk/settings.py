@@ -4,6 +4,7 @@
 variable                meaning                                        default
 ======================  =============================================  ==========================================
 ``AMK_HOME``            prepared checkpoints and the build cache       ``~/.cache/amk`` (or ``XDG_CACHE_HOME``)
+``AMK_WATCHDOG_S``      seconds a wait inside a kernel may take         5
 ``AMK_LOG``             level of the ``amk`` logger on the CLI         ``warning``
 ======================  =============================================  ==========================================
 
@@ -34,10 +35,13 @@ class Settings:
         Root of everything amk keeps on disk. Not created until something is written.
     log_level
         One of ``LOG_LEVELS``.
+    watchdog_s
+        Seconds after which a wait inside a kernel ends the launch; raise it under a profiler or a sanitizer.
     """
 
     home: Path
     log_level: str
+    watchdog_s: float
 
     @property
     def checkpoints(self) -> Path:
@@ -67,7 +71,19 @@ def settings() -> Settings:
     if home is not None and not home.strip():
         raise BadSettingError(variable="AMK_HOME", value=home, why="it is empty", fix="a folder")
     root = Path(home) if home else Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "amk"
-    return Settings(home=root.expanduser(), log_level=level)
+    return Settings(home=root.expanduser(), log_level=level, watchdog_s=_watchdog_s())
+
+
+def _watchdog_s() -> float:
+    text = os.environ.get("AMK_WATCHDOG_S", "5")
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if not 0.0 < seconds <= 3600.0:
+        why, fix = "it is not a time a wait may take", "a number of seconds, above 0 and at most 3600"
+        raise BadSettingError(variable="AMK_WATCHDOG_S", value=text, why=why, fix=fix)
+    return seconds
 
 
 def writable_folder(path: Path) -> Path:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Protocol
 
 from amk.interpreter.machine import Machine, Order
@@ -19,23 +20,25 @@ if TYPE_CHECKING:
 class Backend(Protocol):
     """A validated schedule with memory, somewhere.
 
-    Positions are absolute; token ids are plain ints. After an exception in ``launch`` the state of the sequence is
-    undefined and the next ``begin`` starts a fresh one.
+    Positions are absolute; token ids are plain ints. After an exception in ``run`` the state of the sequence is
+    undefined, and the next ``begin`` starts a fresh one.
     """
 
     max_context: int
     tokens_per_pass: int
     eos_slots: int
-    steps_per_launch: int
 
     def begin(self, prompt: list[int], eos: list[int]) -> None:
-        """Start a sequence: inputs set, nothing processed yet."""
+        """Start a sequence: inputs set, nothing processed yet. A run that goes on is stopped."""
 
     def enter(self, ids: list[int]) -> None:
-        """Make ``ids`` the rows of the next step: the launch state that a step before would have left."""
+        """Make ``ids`` the rows of the next step: the state that a step before would have left."""
 
-    def launch(self, *, pos: int, tokens: int, steps: int) -> int:
-        """Run at most ``steps`` steps; the steps that ran."""
+    def run(self, *, pos: int, tokens: int, steps: int) -> Iterator[int]:
+        """Run at most ``steps`` steps of ``tokens`` rows; the number done, each time that it has grown.
+
+        Fewer if a step stops the launch. Dropping the iterator stops it too.
+        """
 
     def token(self, position: int) -> int:
         """The token that a step chose for ``position``."""
@@ -46,8 +49,6 @@ class Backend(Protocol):
 
 class MachineBackend:
     """The reference machine. ``orders`` collects what each launch did."""
-
-    steps_per_launch = 1
 
     def __init__(
         self, validated: ValidatedSchedule, load: LoadTensor, rope: LoadRope, *, seed: int | None = None
@@ -75,11 +76,14 @@ class MachineBackend:
         embed(self.memory[self._sample.table], self.memory[self._sample.next_hidden.buffer], ids)
         self.memory[self._sample.stop.buffer].zero_()
 
-    def launch(self, *, pos: int, tokens: int, steps: int) -> int:
-        with one_thread():
-            order = self.machine.launch(pos=pos, tokens=tokens, steps=steps)
-        self.orders.append(order)
-        return order.steps
+    def run(self, *, pos: int, tokens: int, steps: int) -> Iterator[int]:
+        for step in range(steps):
+            with one_thread():
+                order = self.machine.launch(pos=pos + step * tokens, tokens=tokens, steps=1)
+            self.orders.append(order)
+            if order.steps == 0:
+                return
+            yield step + 1
 
     def token(self, position: int) -> int:
         return int(self.memory[self._sample.token.buffer][position])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from amk.errors import UsageError
+from amk.errors import DeviceError, UsageError
 
 
 class SupersededError(UsageError):
@@ -15,3 +15,30 @@ class TooManyEosError(UsageError):
     code = "AMK-R611"
     what = "{count} end-of-text tokens were given, and a launch checks at most {most}"
     mend = "pass fewer ids as eos_token_id"
+
+
+class DriverError(DeviceError):
+    code = "AMK-R602"
+    what = "{call} failed: {status} ({why})"
+    mend = "`amk doctor` says whether the driver and the device are as they should be"
+
+
+class WrongDeviceError(DeviceError):
+    code = "AMK-R603"
+    what = "the program was compiled for {wanted}, and device {ordinal} is {found}"
+    mend = "compile with arch={arch!r} on this machine, or choose another device"
+
+
+class GridTooLargeError(DeviceError):
+    code = "AMK-R604"
+    what = "the program needs {workers} blocks running at once, and {name} holds {most}"
+    mend = "compile on this machine, or for a target with at most {most} workers"
+
+
+class WatchdogError(DeviceError):
+    code = "AMK-R605"
+    what = (
+        "a wait ran out after {seconds} s: {task} (worker {worker}, step {step}) waits for {counter} to reach "
+        "{threshold}; it is at {value}"
+    )
+    mend = "raise AMK_WATCHDOG_S if the device is shared or profiled; otherwise this is a defect: please report it"

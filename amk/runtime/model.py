@@ -13,12 +13,15 @@ from amk.frontend.coverage import match_tensors
 from amk.ir.graph import Graph
 from amk.ir.schedule import Schedule
 from amk.runtime.artefact import Manifest, write_artefact
+from amk.runtime.device import Device, probe
 from amk.runtime.generate import Generation, Generator, Prompt, Token
 from amk.runtime.report import Report
 from amk.runtime.session import Session
+from amk.settings import settings
 
 if TYPE_CHECKING:
     from amk.frontend.checkpoint import Checkpoint
+    from amk.interpreter.memory import LoadRope, LoadTensor
     from amk.runtime.backend import Backend
     from amk.validator import Certificate, ValidatedSchedule
 
@@ -140,15 +143,54 @@ class CompiledModel:
 
     def open_session(self, *, seed: int | None = None) -> Session:
         """A session of its own, with its own memory. ``seed`` shuffles the order of the reference machine."""
-        if self.arch != "cpu":
-            why = "this version proves the schedule and does not generate the CUDA kernel yet"
-            raise NoDeviceError(arch=self.arch, action="run a model", why=why)
-        return self.machine_session(seed=seed)
+        if self.arch == "cpu":
+            return self.machine_session(seed=seed)
+        from amk.codegen.cache import cubin_for
+        from amk.codegen.emit import emit
+        from amk.runtime.launch import CudaBackend
+
+        device = self._device()
+        load, rope = self._weights()
+        source = emit(self._validated)
+        backend: Backend = CudaBackend(
+            self._validated,
+            cubin_for(source),
+            source.config,
+            load=load,
+            rope=rope,
+            device=device,
+            watchdog_s=settings().watchdog_s,
+        )
+        return self._session_on(backend)
 
     def machine_session(self, *, seed: int | None = None) -> Session:
         """A session that runs the schedule, whatever its chip, on the reference machine."""
-        from amk.frontend.rope import rope_table
         from amk.runtime.backend import MachineBackend
+
+        load, rope = self._weights()
+        return self._session_on(MachineBackend(self._validated, load, rope, seed=seed))
+
+    def _session_on(self, backend: Backend) -> Session:
+        return Session(backend, vocab=self.graph.vocab, context_limit=self.graph.context_limit)
+
+    def _device(self) -> Device:
+        """The first device of the program's arch."""
+        driver = probe()
+        for device in driver.devices:
+            if device.arch == self.arch:
+                return device
+        found = ", ".join(f"{device.name} ({device.arch})" for device in driver.devices)
+        why = driver.missing or f"this machine has {found or 'no device'}"
+        raise NoDeviceError(arch=self.arch, action="run a model", why=why)
+
+    def _weights(self) -> tuple[LoadTensor, LoadRope]:
+        """How to load the checkpoint's tensors and its rotary factors, once it is known to be the one compiled.
+
+        Raises
+        ------
+        CheckpointError, CertificateMismatchError
+        """
+        from amk.frontend.rope import rope_table
 
         match_tensors(self.graph, self.checkpoint)
         expected = self.manifest.weights_digest
@@ -160,10 +202,7 @@ class CompiledModel:
                 expected=f"sha256 {expected[:16]}",
             )
         config = self.checkpoint.config
-        backend: Backend = MachineBackend(
-            self._validated, self.checkpoint.load, lambda rows: rope_table(config, rows), seed=seed
-        )
-        return Session(backend, vocab=self.graph.vocab, context_limit=self.graph.context_limit)
+        return self.checkpoint.load, lambda rows: rope_table(config, rows)
 
     def __repr__(self) -> str:
         return f"CompiledModel({self.manifest.model!r}, target={self.schedule.target.name!r})"

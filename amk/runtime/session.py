@@ -58,12 +58,13 @@ class Session:
         self.backend.begin(ids, list(eos))
         self.backend.enter(ids[: self.backend.tokens_per_pass])
         for steps, tokens in passes(len(ids), self.backend.tokens_per_pass):
-            self.backend.launch(pos=self.position, tokens=tokens, steps=steps)
+            for _ in self.backend.run(pos=self.position, tokens=tokens, steps=steps):
+                pass
             self.position += steps * tokens
         return self.backend.token(self.position)
 
     def decode(self, steps: int) -> Iterator[int]:
-        """The next tokens of the sequence that is open now, each as soon as its launch ends.
+        """The next tokens of the sequence that is open now, each as soon as it is made.
 
         At most ``steps`` of them; fewer if one is end of text.
 
@@ -75,16 +76,19 @@ class Session:
         return self._decode(steps, self.sequence)
 
     def _decode(self, steps: int, sequence: int) -> Iterator[int]:
-        while steps > 0:
-            if self.sequence != sequence:
-                raise SupersededError
-            asked = min(steps, self.backend.steps_per_launch)
-            ran = self.backend.launch(pos=self.position, tokens=1, steps=asked)
-            first = self.position + 1
-            self.position += ran
-            steps = steps - ran if ran == asked else 0
+        start = self.position
+        if steps < 1:
+            return
+        if self.sequence != sequence:
+            raise SupersededError
+        for done in self.backend.run(pos=start, tokens=1, steps=steps):
+            made = range(self.position + 1, start + done + 1)
+            self.position = start + done
             # Read before the first is handed out: by the time of the next, another sequence may own the backend.
-            yield from [self.backend.token(position) for position in range(first, first + ran)]
+            for token in [self.backend.token(position) for position in made]:
+                yield token
+                if self.sequence != sequence:
+                    raise SupersededError
 
     def force(self, token: int) -> None:
         """Take ``token`` as the one chosen last, whatever the model chose."""

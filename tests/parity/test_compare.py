@@ -33,7 +33,6 @@ class Model:
     max_context = 64
     tokens_per_pass = 8
     eos_slots = 4
-    steps_per_launch = 1
 
     def __init__(self, disturb=lambda index, row: row, choose=lambda index, token: token) -> None:
         self.disturb = disturb
@@ -46,12 +45,12 @@ class Model:
     def enter(self, ids: list[int]) -> None:
         pass
 
-    def launch(self, *, pos: int, tokens: int, steps: int) -> int:
+    def run(self, *, pos: int, tokens: int, steps: int):
         if pos + tokens * steps >= self.prompt:
             index = len(self.ids) - self.prompt
             self.row = self.disturb(index, true_logits(self.ids)[-1].clone())
             self.ids.append(self.choose(index, int(self.row.argmax())))
-        return steps
+        yield steps
 
     def token(self, position: int) -> int:
         return self.ids[position]

@@ -20,11 +20,11 @@ VOCAB = 100
 class Counting:
     """A backend whose model says last token + 1, and which stops at the step after an end-of-text token."""
 
-    def __init__(self, *, max_context: int = 32, tokens_per_pass: int = 4, steps_per_launch: int = 3) -> None:
+    def __init__(self, *, max_context: int = 32, tokens_per_pass: int = 4, steps_at_once: int = 3) -> None:
         self.max_context = max_context
         self.tokens_per_pass = tokens_per_pass
         self.eos_slots = 2
-        self.steps_per_launch = steps_per_launch
+        self.steps_at_once = steps_at_once
         self.rows: dict[int, int] = {}
         self.launches: list[tuple[int, int, int]] = []
         self.fail_next = False
@@ -39,21 +39,22 @@ class Counting:
         self.stop = False
         self.forced = ids
 
-    def launch(self, *, pos: int, tokens: int, steps: int) -> int:
+    def run(self, *, pos: int, tokens: int, steps: int) -> Iterator[int]:
         if self.fail_next:
             self.fail_next = False
             raise KeyboardInterrupt
         self.launches.append((pos, tokens, steps))
         for step in range(steps):
             if self.stop:
-                return step
+                return
             following = pos + (step + 1) * tokens
             assert following <= self.max_context
             if following >= self.length:
                 last = self.rows[following - 1]
                 self.rows[following] = (last + 1) % VOCAB
                 self.stop = self.rows[following] in self.eos
-        return steps
+            if (step + 1) % self.steps_at_once == 0 or step + 1 == steps or self.stop:
+                yield step + 1
 
     def token(self, position: int) -> int:
         return self.rows[position]

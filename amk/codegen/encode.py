@@ -1,0 +1,221 @@
+"""Schedule -> the words that a kernel reads: every task with the addresses and strides of its buffers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from amk.codegen import abi
+from amk.ir.buffers import ITEM_BYTES, Operand
+from amk.ir.layout import TILE_ROWS, stored_shape
+from amk.ir.schedule import Schedule, Task, Wait
+from amk.ir.tasks import AddResidual, Argmax, Attention, Begin, Gemv, MergeSplits, Norm, Sample, SiluMul, Store
+
+Fields = dict[str, float | tuple[int, ...]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Encoded:
+    """``tasks`` are the queues one after another; worker w's are ``[begin[w], begin[w + 1])``.
+
+    ``names`` are the tasks' ids by the ``number`` that an error reports.
+    """
+
+    tasks: bytes
+    begin: tuple[int, ...]
+    names: tuple[str, ...]
+
+
+def encode(schedule: Schedule, address: Mapping[str, int], *, head_stride: int) -> Encoded:
+    """Encode every queue of ``schedule``.
+
+    Parameters
+    ----------
+    address
+        Device address of each buffer.
+    head_stride
+        Elements from one cached row to the next, padding included.
+
+    ``supported.check`` has passed: waits and signals fit, pieces begin on whole tiles, streams share one gate.
+    """
+    encoder = _Encoder(schedule, address, head_stride)
+    parts: list[bytes] = []
+    begin = [0]
+    names: list[str] = []
+    for queue in schedule.queues:
+        for name in queue.tasks:
+            parts.append(encoder.task(schedule.task[name], len(names)))
+            names.append(name)
+        begin.append(len(names))
+    return Encoded(tasks=b"".join(parts), begin=tuple(begin), names=tuple(names))
+
+
+def stored_bytes(schedule: Schedule, name: str, *, head_stride: int) -> int:
+    """Bytes of a buffer on the device: padded tiles for weights, padded rows for caches."""
+    buffer = schedule.buffer[name]
+    size = ITEM_BYTES[buffer.dtype]
+    for extent in (*buffer.shape[:-1], head_stride) if buffer.kind == "kv" else stored_shape(buffer):
+        size *= extent
+    return size
+
+
+class _Encoder:
+    def __init__(self, schedule: Schedule, address: Mapping[str, int], head_stride: int) -> None:
+        self.schedule = schedule
+        self.address = address
+        self.head_stride = head_stride
+        self.counter = {counter.id: number for number, counter in enumerate(schedule.counters)}
+
+    def task(self, task: Task, number: int) -> bytes:
+        kind, fields = self.kind(task)
+        return abi.TASKS[kind].pack(**self.head(task, abi.OPCODES[kind], number), **fields)
+
+    def kind(self, task: Task) -> tuple[str, Fields]:
+        match task.op:
+            case Begin(stop=stop):
+                return "begin", {"stop": self.at(stop)}
+            case Gemv() as op:
+                return "gemv", self.gemv(op)
+            case Attention() as op:
+                ((gate,),) = {stream.gate for stream in task.streams}
+                return "attention", self.attention(op, self.wait(gate))
+            case Sample() as op:
+                return "sample", self.sample(op)
+
+    def head(self, task: Task, opcode: int, number: int) -> Fields:
+        waits = [self.wait(wait) for wait in task.waits]
+        waits += [(0, 0, 0)] * (abi.WAITS_MAX - len(waits))
+        signals = [self.counter[name] for name in task.signals]
+        return {
+            "opcode": opcode,
+            "number": number,
+            "wait_count": len(task.waits),
+            "wait_counter": tuple(counter for counter, _, _ in waits),
+            "wait_threshold": tuple(threshold for _, threshold, _ in waits),
+            "wait_each": tuple(each for _, _, each in waits),
+            "signal_count": len(signals),
+            "signals": tuple(signals + [0] * (abi.SIGNALS_MAX - len(signals))),
+        }
+
+    def wait(self, wait: Wait) -> tuple[int, int, int]:
+        """(counter, threshold, signals a step)."""
+        return self.counter[wait.counter], wait.threshold, self.schedule.signals_per_step[wait.counter]
+
+    def at(self, operand: Operand, *index: int) -> int:
+        """Address of an element of a plain buffer, given its leading indices."""
+        buffer = self.schedule.buffer[operand.buffer]
+        offset = 0
+        for axis, size in enumerate(buffer.shape):
+            offset = offset * size + (index[axis] if axis < len(index) else 0)
+        return self.address[buffer.id] + offset * ITEM_BYTES[buffer.dtype]
+
+    def columns(self, operand: Operand) -> int:
+        """Elements from one row to the next."""
+        return self.schedule.buffer[operand.buffer].shape[-1]
+
+    def gemv(self, op: Gemv) -> Fields:
+        weight = self.schedule.buffer[op.weight]
+        low, high = op.rows
+        _, column_tiles, tile_rows, tile_columns = stored_shape(weight)
+        tile_bytes = column_tiles * tile_rows * tile_columns * ITEM_BYTES[weight.dtype]
+        fields: Fields = {
+            "x": self.at(op.x),
+            "stats": 0,
+            "gain": 0,
+            "weight": self.address[op.weight] + low // TILE_ROWS * tile_bytes,
+            "residual": 0,
+            "best_value": 0,
+            "best_index": 0,
+            "prompt_length": 0,
+            "k": op.k,
+            "row_begin": low,
+            "row_end": high,
+            "x_stride": self.columns(op.x),
+            "out_stride": 0,
+            "splits": 1,
+            "split_stride": 0,
+            "heads": 1,
+            "last_row_only": int(op.x_rows == "last"),
+            "prologue": abi.PROLOGUES["none"],
+            "eps": 0.0,
+        }
+        match op.prologue:
+            case Norm(gain=gain, eps=eps):
+                fields |= {"prologue": abi.PROLOGUES["norm"], "gain": self.address[gain], "eps": eps}
+            case MergeSplits(stats=stats, splits=splits, heads=heads):
+                _, rows, width = self.schedule.buffer[op.x.buffer].shape
+                fields |= {
+                    "prologue": abi.PROLOGUES["merge_splits"],
+                    "stats": self.at(stats),
+                    "splits": splits,
+                    "split_stride": rows * width,
+                    "heads": heads,
+                }
+            case None:
+                pass
+        return fields | self.epilogue(op)
+
+    def epilogue(self, op: Gemv) -> Fields:
+        match op.epilogue:
+            case Store(out=out):
+                return self.stored("store", out)
+            case SiluMul(out=out):
+                return self.stored("silu_mul", out)
+            case AddResidual(residual=residual, out=out):
+                return self.stored("add_residual", out) | {"residual": self.at(residual)}
+            case Argmax() as argmax:
+                return {
+                    "epilogue": abi.EPILOGUES["argmax"],
+                    "out": self.at(argmax.logits),
+                    "best_value": self.at(argmax.value, argmax.slot),
+                    "best_index": self.at(argmax.index, argmax.slot),
+                    "prompt_length": self.address[argmax.prompt_length],
+                }
+
+    def stored(self, epilogue: str, out: Operand) -> Fields:
+        return {"epilogue": abi.EPILOGUES[epilogue], "out": self.at(out), "out_stride": self.columns(out)}
+
+    def attention(self, op: Attention, gate: tuple[int, int, int]) -> Fields:
+        counter, threshold, each = gate
+        return {
+            "qkv": self.at(op.qkv),
+            "k_cache": self.head_of(op.k_cache, op.kv_head),
+            "v_cache": self.head_of(op.v_cache, op.kv_head),
+            "rope": self.address[op.rope],
+            "out": self.at(op.out, op.split) if op.stats else self.at(op.out),
+            "stats": self.at(op.stats, op.split) if op.stats else 0,
+            "qkv_stride": self.columns(op.qkv),
+            "q_column": op.q_columns[0],
+            "k_column": op.k_columns[0],
+            "v_column": op.v_columns[0],
+            "q_head": op.q_heads[0],
+            "heads": op.heads,
+            "split": op.split,
+            "splits": op.splits,
+            "scale": op.scale,
+            "gate_counter": counter,
+            "gate_threshold": threshold,
+            "gate_each": each,
+        }
+
+    def head_of(self, cache: str, kv_head: int) -> int:
+        """Address of one head's rows in a cache."""
+        buffer = self.schedule.buffer[cache]
+        return self.address[cache] + kv_head * buffer.shape[1] * self.head_stride * ITEM_BYTES[buffer.dtype]
+
+    def sample(self, op: Sample) -> Fields:
+        return {
+            "best_value": self.at(op.value),
+            "best_index": self.at(op.index),
+            "prompt": self.address[op.prompt],
+            "prompt_length": self.address[op.prompt_length],
+            "eos": self.address[op.eos],
+            "table": self.address[op.table],
+            "token": self.at(op.token),
+            "stop": self.at(op.stop),
+            "next_hidden": self.at(op.next_hidden),
+            "slots": op.slots,
+            "eos_slots": self.schedule.buffer[op.eos].shape[0],
+            "hidden": op.hidden,
+            "tiled": int(self.schedule.buffer[op.table].layout != "plain"),
+        }

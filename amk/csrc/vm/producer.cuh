@@ -1,0 +1,144 @@
+// The producer warp: reads tasks and streams ahead of the consumers, as far as the ring allows.
+#pragma once
+
+#include "copy.cuh"
+#include "vm/stream.cuh"
+#include "vm/wait.cuh"
+
+namespace amk {
+
+template <class Config>
+struct Producer {
+  static constexpr u32 kInFlight = Config::kInFlightBytes / Config::kStageBytes;
+
+  Shared<Config>& shared;
+  const Params& params;
+  int lane;
+  u32 pieces = 0;
+  u32 tasks = 0;
+  u32 step = 0;
+  u32 number = 0;
+
+  __device__ Producer(Shared<Config>& shared, const Params& params, int lane)
+      : shared(shared), params(params), lane(lane) {}
+
+  // Walk the queue `steps` times. Leaves early when the consumers have left, and only with no copy outstanding.
+  __device__ void run(const char* queue, u32 length) {
+    const u32 total = length * params.steps;
+    u32 ahead = 0;
+    for (; ahead < kSlots / 2 && ahead < total; ++ahead) fetch(queue, length, ahead);
+    for (tasks = 0; tasks < total; ++tasks) {
+      if (ahead < total) {
+        if (!next_slot(queue, length, ahead)) break;
+        ++ahead;  // only what was fetched is waited for in the end
+      }
+      const u32 slot = tasks % kSlots;
+      if (!landed(&shared.slot_full[slot], tasks / kSlots & 1)) break;
+      step = tasks / length;
+      if (!stream(*reinterpret_cast<const TaskHead*>(shared.slots[slot]))) break;
+    }
+    drain(ahead);
+  }
+
+ private:
+  __device__ bool over() const { return load_flag(&shared.leaving) || load_flag(&shared.aborting); }
+
+  // Like wait_phase, but also ends when the consumers have left.
+  __device__ bool landed(u64* barrier, u32 parity) {
+    while (!mbarrier_done(barrier, parity)) {
+      if (over()) return false;
+    }
+    return true;
+  }
+
+  __device__ void fetch(const char* queue, u32 length, u32 index) {
+    const u32 slot = index % kSlots;
+    copy_async(shared.slots[slot], queue + static_cast<u64>(index % length) * kTaskBytes, kTaskBytes,
+               &shared.slot_full[slot], lane);
+  }
+
+  __device__ bool next_slot(const char* queue, u32 length, u32 index) {
+    if (index >= kSlots && !landed(&shared.slot_empty[index % kSlots], (index / kSlots - 1) & 1)) return false;
+    fetch(queue, length, index);
+    return true;
+  }
+
+  __device__ bool stream(const TaskHead& head) {
+    number = head.number;
+    if (head.opcode == kOpcodeGemv) return weights(reinterpret_cast<const GemvTask&>(head));
+    if (head.opcode == kOpcodeAttention) return past(reinterpret_cast<const AttentionTask&>(head));
+    return true;
+  }
+
+  __device__ bool weights(const GemvTask& task) {
+    if (task.epilogue == kEpilogueArgmax) {
+      const u32 following = params.pos + (step + 1) * params.tokens;
+      if (following < *reinterpret_cast<const u32*>(task.prompt_length)) return true;
+    }
+    const GemvPieces<Config> cut(task, task.last_row_only ? 1 : params.tokens);
+    const char* base = reinterpret_cast<const char*>(task.weight);
+    for (u32 tile = 0; tile < cut.tiles; tile += kTileGroup) {
+      for (u32 chunk = 0; chunk < cut.blocks; chunk += cut.chunk_blocks) {
+        const bool done = cut.each_in_chunk(tile, chunk, [&](u32 at, u32 block, u32 count) {
+          return copy(base + (static_cast<u64>(at) * cut.blocks + block) * kBlockBytes, count * kBlockBytes);
+        });
+        if (!done) return false;
+      }
+    }
+    return true;
+  }
+
+  __device__ bool past(const AttentionTask& task) {
+    const u32 pos = params.pos + step * params.tokens;
+    const PastPieces<Config> cut(task, pos);
+    if (cut.low >= cut.high) return true;
+    // Gated stream: rows written by earlier steps, seen once the last step is joined.
+    const u32 threshold = task.gate_threshold + (params.steps_done + step) * task.gate_each;
+    bool open = true;
+    if (lane == 0) {
+      open = wait_counter(params, &shared.aborting, Waiting{number, step, task.gate_counter, threshold});
+    }
+    open = __shfl_sync(0xffffffffu, open, 0);
+    if (!open) return false;
+    copy_acquired();
+    const u32 row_bytes = PastPieces<Config>::kRowBytes;
+    for (u32 row = cut.low; row < cut.high; row += PastPieces<Config>::kRows) {
+      const u32 bytes = least(PastPieces<Config>::kRows, cut.high - row) * row_bytes;
+      const u64 offset = static_cast<u64>(row) * row_bytes;
+      if (!copy(reinterpret_cast<const char*>(task.k_cache) + offset, bytes)) return false;
+      if (!copy(reinterpret_cast<const char*>(task.v_cache) + offset, bytes)) return false;
+    }
+    return true;
+  }
+
+  // One piece into the next stage: once it is empty, and once few enough copies are in flight, since every other
+  // access of the chip queues behind them.
+  __device__ bool copy(const char* from, u32 bytes) {
+    const u32 stage = pieces % Config::kStages;
+    const u32 round = pieces / Config::kStages;
+    if (round > 0 && !landed(&shared.ring_empty[stage], (round - 1) & 1)) return false;
+    if (pieces >= kInFlight) {
+      const u32 oldest = pieces - kInFlight;
+      if (!landed(&shared.ring_full[oldest % Config::kStages], oldest / Config::kStages & 1)) return false;
+    }
+    copy_async(shared.ring[stage], from, bytes, &shared.ring_full[stage], lane);
+    ++pieces;
+    return true;
+  }
+
+  // Wait for every copy issued: shared memory must outlive them.
+  __device__ void drain(u32 fetched) {
+    for (u32 back = 1; back <= kInFlight && back <= pieces; ++back) {
+      const u32 piece = pieces - back;
+      while (!mbarrier_done(&shared.ring_full[piece % Config::kStages], piece / Config::kStages & 1)) {
+      }
+    }
+    for (u32 back = 1; back <= kSlots / 2 + 1 && back <= fetched; ++back) {
+      const u32 index = fetched - back;
+      while (!mbarrier_done(&shared.slot_full[index % kSlots], index / kSlots & 1)) {
+      }
+    }
+  }
+};
+
+}  // namespace amk

@@ -1,0 +1,72 @@
+// Every wait of the kernel. None is unbounded, and none falls through: a wait that runs out ends the launch.
+#pragma once
+
+#include "prim/mbarrier.cuh"
+#include "prim/memory.cuh"
+#include "vm/shared.cuh"
+
+namespace amk {
+
+// Spins between two looks at the clock and at the grid's abort flag.
+constexpr u32 kLook = 64;
+
+// What a wait is for, in the words of the error that names it.
+struct Waiting {
+  u32 task;
+  u32 step;
+  u32 counter;
+  u32 threshold;
+};
+
+// Record the first wait of the grid that ran out, and let every block know.
+__device__ inline void run_out(const Params& params, u32* aborting, const Waiting& what, u32 value) {
+  Status* status = reinterpret_cast<Status*>(params.status);
+  if (claim(reinterpret_cast<u32*>(params.abort))) {
+    status->worker = blockIdx.x;
+    status->task = what.task;
+    status->step = what.step;
+    status->counter = what.counter;
+    status->threshold = what.threshold;
+    status->value = value;
+    fence_system();
+    store_host(&status->error, 1);
+  }
+  store_flag(aborting, 1);
+}
+
+// V5 of the validator: acquire until (value - threshold) >= 0 in 32-bit arithmetic. False when the launch is over.
+__device__ inline bool wait_counter(const Params& params, u32* aborting, const Waiting& what) {
+  const u32* counter = reinterpret_cast<const u32*>(params.counters) + what.counter * kCounterStride;
+  const u64 start = clock_now();
+  for (u32 spins = 1;; ++spins) {
+    const u32 value = load_acquire(counter);
+    if (static_cast<int>(value - what.threshold) >= 0) return true;
+    if (spins % kLook != 0) continue;
+    if (load_flag(aborting) || load_relaxed(reinterpret_cast<const u32*>(params.abort))) {
+      store_flag(aborting, 1);
+      return false;
+    }
+    if (clock_now() - start > params.watchdog_clocks) {
+      run_out(params, aborting, what, value);
+      return false;
+    }
+  }
+}
+
+// Wait for a phase of a barrier in shared memory. False when the launch is over.
+__device__ inline bool wait_phase(const Params& params, u32* aborting, u64* barrier, u32 parity, u32 step) {
+  if (mbarrier_done(barrier, parity)) return true;
+  const u64 start = clock_now();
+  for (u32 spins = 1;; ++spins) {
+    if (mbarrier_done(barrier, parity)) return true;
+    if (spins % kLook != 0) continue;
+    if (load_flag(aborting)) return false;
+    // Twice the budget: a wait between blocks, which can be named, runs out first.
+    if (clock_now() - start > 2 * params.watchdog_clocks) {
+      run_out(params, aborting, Waiting{0, step, kInBlock, parity}, 0);
+      return false;
+    }
+  }
+}
+
+}  // namespace amk

@@ -1,0 +1,101 @@
+"""The CUDA driver API as this package uses it: every call checked, memory owned, one context."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from amk.runtime.errors import DriverError
+
+
+def call(name: str, *args: Any) -> Any:
+    """Call ``name`` of the driver API; its value, or a tuple of them.
+
+    Raises
+    ------
+    DriverError
+        It did not succeed; names the call and the driver's reason.
+    """
+    from cuda.bindings import driver
+
+    status, *values = getattr(driver, name)(*args)
+    if status != driver.CUresult.CUDA_SUCCESS:
+        text = driver.cuGetErrorString(status)[1]
+        raise DriverError(call=name, status=status.name, why=text.decode() if text else "unknown")
+    return values[0] if len(values) == 1 else tuple(values)
+
+
+class Context:
+    """The primary context of a device, as PyTorch uses it too, current only inside ``active``."""
+
+    def __init__(self, ordinal: int) -> None:
+        call("cuInit", 0)
+        self.device = call("cuDeviceGet", ordinal)
+        self._handle = call("cuDevicePrimaryCtxRetain", self.device)
+
+    @contextmanager
+    def active(self) -> Iterator[None]:
+        """Make the context current for the calling thread, and the one before it afterwards."""
+        call("cuCtxPushCurrent", self._handle)
+        try:
+            yield
+        finally:
+            call("cuCtxPopCurrent")
+
+    def attribute(self, name: str) -> int:
+        """A device attribute, ``MULTIPROCESSOR_COUNT``."""
+        from cuda.bindings import driver
+
+        which = getattr(driver.CUdevice_attribute, f"CU_DEVICE_ATTRIBUTE_{name}")
+        return int(call("cuDeviceGetAttribute", which, self.device))
+
+    def close(self) -> None:
+        """Give the context back."""
+        call("cuDevicePrimaryCtxRelease", self.device)
+
+
+class DeviceMemory:
+    """One allocation of device memory, ``size`` bytes, zeroed."""
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self.address = int(call("cuMemAlloc", max(size, 1)))
+        call("cuMemsetD8", self.address, 0, max(size, 1))
+
+    def close(self) -> None:
+        """Free it."""
+        call("cuMemFree", self.address)
+
+
+class PinnedMemory:
+    """Zeroed host memory that the device has at ``address``; ``words`` is the host's view, 32 bits each."""
+
+    def __init__(self, words: int) -> None:
+        from cuda.bindings import driver
+
+        flags = driver.CU_MEMHOSTALLOC_PORTABLE | driver.CU_MEMHOSTALLOC_DEVICEMAP
+        self._pointer = int(call("cuMemHostAlloc", 4 * words, flags))
+        self.address = int(call("cuMemHostGetDevicePointer", self._pointer, 0))
+        array = (ctypes.c_uint32 * words).from_address(self._pointer)
+        self.words: NDArray[np.uint32] = np.ctypeslib.as_array(array)
+        self.words[:] = 0
+
+    def close(self) -> None:
+        """Free it."""
+        call("cuMemFreeHost", self._pointer)
+
+
+def upload(address: int, data: NDArray[Any]) -> None:
+    """Copy a contiguous array to device memory, and wait for it."""
+    contiguous = np.ascontiguousarray(data)
+    call("cuMemcpyHtoD", address, contiguous.ctypes.data, contiguous.nbytes)
+
+
+def download(address: int, out: NDArray[Any]) -> None:
+    """Fill a contiguous array from device memory, and wait for it."""
+    call("cuMemcpyDtoH", out.ctypes.data, address, out.nbytes)

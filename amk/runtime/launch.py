@@ -1,0 +1,254 @@
+"""The kernel on a device: one cooperative launch runs many steps, and the host reads tokens while it runs."""
+
+from __future__ import annotations
+
+import ctypes
+import time
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+
+from amk.codegen import abi
+from amk.codegen.encode import encode
+from amk.ir.schedule import Schedule
+from amk.ir.tasks import Sample
+from amk.runtime.device import Device
+from amk.runtime.driver import Context, DeviceMemory, PinnedMemory, call, download, upload
+from amk.runtime.errors import GridTooLargeError, WatchdogError, WrongDeviceError
+from amk.runtime.weights import Placed
+
+if TYPE_CHECKING:
+    from amk.codegen.config import KernelConfig
+    from amk.codegen.nvrtc import Cubin
+    from amk.interpreter.memory import LoadRope, LoadTensor
+    from amk.validator import ValidatedSchedule
+
+POLL_S = 20e-6
+"""Between two looks at the tokens of a running launch."""
+
+
+class CudaBackend:
+    """A proved schedule, its kernel and its memory on one GPU; see ``backend.Backend``.
+
+    Parameters
+    ----------
+    validated, cubin, config
+        The schedule, and the kernel that was built from it.
+    load, rope
+        As ``interpreter.memory.allocate`` takes them.
+    device
+        Where to run.
+    watchdog_s
+        Seconds after which a wait inside the kernel ends the launch.
+    """
+
+    def __init__(
+        self,
+        validated: ValidatedSchedule,
+        cubin: Cubin,
+        config: KernelConfig,
+        *,
+        load: LoadTensor,
+        rope: LoadRope,
+        device: Device,
+        watchdog_s: float,
+    ) -> None:
+        schedule = validated.schedule
+        self.schedule = schedule
+        self.device = device
+        self.config = config
+        self.watchdog_s = watchdog_s
+        self.max_context = schedule.max_context
+        self.tokens_per_pass = schedule.symbol("tokens").high
+        self.launches = 0
+        self._sample = next(task.op for task in schedule.tasks if isinstance(task.op, Sample))
+        self.eos_slots = schedule.buffer[self._sample.eos].shape[0]
+        self._running = False
+        self._steps_done = 0
+        self.context = Context(device.ordinal)
+        with self.context.active():
+            self._function = self._kernel(cubin)
+            self._stream = call("cuStreamCreate", 1)  # CU_STREAM_NON_BLOCKING
+            self.placed = Placed(schedule, load, rope, head_stride=config.head_stride)
+            self._encode(schedule)
+            self._counters = DeviceMemory(4 * abi.COUNTER_STRIDE * len(schedule.counters))
+            self._abort = DeviceMemory(4)
+            self._status = PinnedMemory(len(abi.STATUS.fields))
+            self._clocks = int(watchdog_s * 1e3 * self.context.attribute("CLOCK_RATE"))
+
+    def begin(self, prompt: list[int], eos: list[int]) -> None:
+        op, address = self._sample, self.placed.address
+        self._end_running()
+        with self.context.active():
+            upload(address[op.prompt], np.array(prompt, dtype=np.int32))
+            upload(address[op.prompt_length], np.array([len(prompt)], dtype=np.int32))
+            slots = [*eos, *[-1] * (self.eos_slots - len(eos))]
+            upload(address[op.eos], np.array(slots, dtype=np.int32))
+
+    def enter(self, ids: list[int]) -> None:
+        op, address = self._sample, self.placed.address
+        with self.context.active():
+            upload(address[op.next_hidden.buffer], np.stack([self._embedding(token) for token in ids]))
+            upload(address[op.stop.buffer], np.zeros(1, dtype=np.int32))
+
+    def run(self, *, pos: int, tokens: int, steps: int) -> Iterator[int]:
+        self._launch(pos, tokens, steps)
+        launch, seen = self.launches, 0
+        try:
+            while launch == self.launches:
+                over = self._is_over()
+                done = int(self._status.words[0])
+                if done > seen:
+                    seen = done
+                    yield done
+                elif over:
+                    break
+                else:
+                    time.sleep(POLL_S)
+        finally:
+            if launch == self.launches:  # a later launch is none of this iterator's business
+                self._end_running()
+
+    def token(self, position: int) -> int:
+        return int(self.placed.tokens.words[position])
+
+    def logits(self) -> torch.Tensor:
+        buffer = self.schedule.buffer["logits"]
+        out = np.empty(buffer.shape, dtype=np.float32)
+        with self.context.active():
+            download(self.placed.address["logits"], out)
+        return torch.from_numpy(out)
+
+    def close(self) -> None:
+        """Free the device."""
+        self._end_running()
+        with self.context.active():
+            for memory in (self.placed, self._tasks, self._queue_begin, self._counters, self._abort, self._status):
+                memory.close()
+            call("cuStreamDestroy", self._stream)
+            call("cuModuleUnload", self._module)
+        self.context.close()
+
+    def _kernel(self, cubin: Cubin) -> object:
+        """Load the kernel, and make sure that all its blocks run at once."""
+        if cubin.arch != self.device.arch:
+            raise WrongDeviceError(
+                wanted=cubin.arch, ordinal=self.device.ordinal, found=self.device.arch, arch=self.device.arch
+            )
+        from cuda.bindings import driver
+
+        self._module = call("cuModuleLoadData", cubin.code)
+        function = call("cuModuleGetFunction", self._module, b"amk_kernel")
+        which = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+        call("cuFuncSetAttribute", function, which, self.config.shared_bytes)
+        each = call(
+            "cuOccupancyMaxActiveBlocksPerMultiprocessor", function, self.config.threads, self.config.shared_bytes
+        )
+        most = each * self.context.attribute("MULTIPROCESSOR_COUNT")
+        workers = len(self.schedule.queues)
+        if workers > most:
+            raise GridTooLargeError(workers=workers, name=self.device.name, most=most)
+        return function
+
+    def _encode(self, schedule: Schedule) -> None:
+        encoded = encode(schedule, self.placed.address, head_stride=self.config.head_stride)
+        self._names = encoded.names
+        self._tasks = DeviceMemory(len(encoded.tasks))
+        upload(self._tasks.address, np.frombuffer(encoded.tasks, dtype=np.uint8))
+        begin = np.array(encoded.begin, dtype=np.uint32)
+        self._queue_begin = DeviceMemory(begin.nbytes)
+        upload(self._queue_begin.address, begin)
+
+    def _embedding(self, token: int) -> np.ndarray[tuple[int], np.dtype[np.float32]]:
+        """A row of the table as float32: its pieces lie a tile's blocks apart."""
+        from cuda.bindings import driver
+
+        table = self.schedule.buffer[self._sample.table]
+        columns = table.shape[1]
+        blocks, width, pitch, start = 1, 2 * columns, 2 * columns, 2 * columns * token
+        if table.layout != "plain":
+            blocks, width, pitch = -(-columns // 32), 64, 512
+            start = token // 8 * blocks * pitch + token % 8 * width
+        bits = np.empty((blocks, width // 2), dtype=np.uint16)
+        copy = driver.CUDA_MEMCPY2D()
+        copy.srcMemoryType = driver.CUmemorytype.CU_MEMORYTYPE_DEVICE
+        copy.srcDevice = self.placed.address[self._sample.table] + start
+        copy.srcPitch = pitch
+        copy.dstMemoryType = driver.CUmemorytype.CU_MEMORYTYPE_HOST
+        copy.dstHost = bits.ctypes.data
+        copy.dstPitch = width
+        copy.WidthInBytes = width
+        copy.Height = blocks
+        call("cuMemcpy2D", copy)
+        return (bits.reshape(-1)[:columns].astype(np.uint32) << 16).view(np.float32)
+
+    def _launch(self, pos: int, tokens: int, steps: int) -> None:
+        self._status.words[:] = 0
+        params = abi.PARAMS.pack(
+            tasks=self._tasks.address,
+            queue_begin=self._queue_begin.address,
+            counters=self._counters.address,
+            abort=self._abort.address,
+            status=self._status.address,
+            watchdog_clocks=self._clocks,
+            steps=steps,
+            steps_done=self._steps_done,
+            pos=pos,
+            tokens=tokens,
+        )
+        argument = ctypes.create_string_buffer(params, len(params))
+        pointers = np.array([ctypes.addressof(argument)], dtype=np.uint64)
+        grid, threads = len(self.schedule.queues), self.config.threads
+        with self.context.active():
+            call(
+                "cuLaunchCooperativeKernel",
+                self._function,
+                *(grid, 1, 1, threads, 1, 1),
+                self.config.shared_bytes,
+                self._stream,
+                pointers.ctypes.data,
+            )
+        self.launches += 1
+        self._running = True
+
+    def _is_over(self) -> bool:
+        from cuda.bindings import driver
+
+        with self.context.active():
+            (status,) = driver.cuStreamQuery(self._stream)
+            if status == driver.CUresult.CUDA_ERROR_NOT_READY:
+                return False
+            call("cuStreamSynchronize", self._stream)
+        return True
+
+    def _end_running(self) -> None:
+        """Wait for the launch, asking it to stop first; a wait of it that ran out is raised here."""
+        if not self._running:
+            return
+        self._status.words[1] = 1
+        self._running = False
+        with self.context.active():
+            call("cuStreamSynchronize", self._stream)
+        steps, _, error, worker, task, step, counter, value, threshold = (int(word) for word in self._status.words)
+        if not error:
+            self._steps_done = (self._steps_done + steps) % 2**32
+            return
+        self._reset()
+        raise WatchdogError(
+            seconds=self.watchdog_s,
+            task=self._names[task],
+            worker=worker,
+            step=step,
+            counter="its own block" if counter == abi.IN_BLOCK else self.schedule.counters[counter].id,
+            value=value,
+            threshold=threshold,
+        )
+
+    def _reset(self) -> None:
+        """After an abort counters are undefined: start them again from zero."""
+        self._steps_done = 0
+        with self.context.active():
+            for memory in (self._counters, self._abort):
+                call("cuMemsetD8", memory.address, 0, memory.size)

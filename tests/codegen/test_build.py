@@ -1,0 +1,91 @@
+"""Cubins of the kernel for every architecture, with no GPU: they build, they spill nothing, they fit."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace as replaced
+from functools import cache
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from amk.codegen.cache import cubin_for
+from amk.codegen.emit import KERNEL, CudaSource, emit, render
+from amk.codegen.errors import CompileFailedError
+from amk.codegen.nvrtc import build
+from amk.validator import certify
+from amk.validator.limits import SCRATCH_BYTES
+from tests.codegen.shapes import ARCHS, SHAPES, scheduled
+
+SCHEDULERS, REGISTERS = 4, 16_384
+"""Of a multiprocessor, and the registers of each, among which a block's warps are dealt out (CUDA C++ Programming
+Guide, compute capabilities)."""
+
+COLD_S, WARM_S = 8.0, 1.0
+
+
+@cache
+def source_of(shape: str, arch: str, *, bf16: bool = False) -> CudaSource:
+    return emit(certify(scheduled(shape, arch, bf16_kv=bf16)))
+
+
+@pytest.fixture(scope="module")
+def shared_home(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Path:
+    """One build cache for the tests of all workers, so that no kernel is built twice."""
+    base = tmp_path_factory.getbasetemp()
+    return (base if worker_id == "master" else base.parent) / "cubins-home"
+
+
+@pytest.fixture
+def home(shared_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AMK_HOME", str(shared_home))
+
+
+@pytest.mark.parametrize("bf16", [False, True], ids=["f32", "bf16"])
+@pytest.mark.parametrize("arch", ARCHS)
+@pytest.mark.parametrize("shape", SHAPES)
+def test_a_kernel_builds_without_spills(shape: str, arch: str, bf16: bool, home: None) -> None:
+    source = source_of(shape, arch, bf16=bf16)
+    cubin = cubin_for(source)
+    assert cubin.arch == source.arch
+    assert cubin.source_digest == source.digest()
+    assert KERNEL.encode() in cubin.code
+    assert cubin.resources.spilled_bytes == 0
+    warps = -(-source.config.threads // (32 * SCHEDULERS))
+    assert 0 < cubin.resources.registers <= REGISTERS // (32 * warps)
+    assert cubin.resources.shared_bytes == 0, "all shared memory is the launch's"
+
+
+def test_two_builds_are_the_same_code(home: None) -> None:
+    source = source_of("smollm2", "sm_90")
+    assert build(source).code == cubin_for(source).code
+
+
+def test_building_is_quick(home: None) -> None:
+    source = source_of("llama-8b", "sm_90", bf16=True)
+    began = time.perf_counter()
+    build(source)
+    assert time.perf_counter() - began < COLD_S
+    cubin_for(source)
+    began = time.perf_counter()
+    cubin_for(source)
+    assert time.perf_counter() - began < WARM_S
+
+
+@pytest.mark.parametrize("arch", ARCHS)
+def test_the_compiler_holds_shared_memory_to_what_the_launch_asks_for(arch: str) -> None:
+    # What is asked for is enough, or no kernel above would build; here it is a little less than what is needed.
+    source = source_of("smollm2", arch)
+    config = replace(source.config, shared_bytes=source.config.shared_bytes - SCRATCH_BYTES)
+    with pytest.raises(CompileFailedError, match="more than the launch asks for"):
+        build(replaced(source, text=render(config)))
+
+
+@pytest.mark.parametrize("arch", ARCHS)
+def test_every_header_can_be_included_alone(arch: str) -> None:
+    source = source_of("smollm2", arch)
+    ours = "prim/async/copy.cuh", "prim/bulk/copy.cuh"
+    for name in sorted(source.headers):
+        if name not in ours or source.headers[name] == source.headers["copy.cuh"]:
+            build(replaced(source, text=f'#include "{name}"\n'))

@@ -1,0 +1,166 @@
+"""The kernel on a real device: exact, deterministic, unhangable. Run with `pytest -m gpu` on a machine that has one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from msgspec.structs import replace
+
+import amk
+from amk.codegen.cache import cubin_for
+from amk.codegen.emit import emit
+from amk.contracts.decode import contract_for, decode_parity
+from amk.pipeline import CompiledModel
+from amk.runtime.device import probe
+from amk.runtime.errors import WatchdogError
+from amk.runtime.launch import CudaBackend
+from amk.runtime.session import Session
+from tests.checkpoints import save_llama
+from tests.pipeline.test_compile import PROMPT, TWINS
+
+pytestmark = pytest.mark.gpu
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _home(tmp_path_factory: pytest.TempPathFactory) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("AMK_HOME", str(tmp_path_factory.mktemp("home")))
+        yield
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return save_llama(tmp_path_factory.mktemp("tiny"), max_position_embeddings=1024)
+
+
+@pytest.fixture(scope="module")
+def model(folder: Path) -> CompiledModel:
+    return amk.compile(folder, progress=False)
+
+
+def prompt_of(length: int) -> list[int]:
+    return [(5 * i * i + length) % 131 for i in range(length)]
+
+
+@pytest.mark.parametrize("fields", TWINS.values(), ids=TWINS.keys())
+def test_twins_equal_huggingface_at_every_prompt_length(fields: dict[str, object], tmp_path: Path) -> None:
+    model = amk.compile(save_llama(tmp_path, seed=3, **fields), progress=False)
+    assert model.arch == probe().devices[0].arch
+    prompts = [(f"{length} ids", prompt_of(length)) for length in range(1, 41)]
+    report = decode_parity(model, contract_for("tiny"), prompts, tokens=8)
+    assert report.failure == ""
+    assert report.tokens == 320
+    assert report.ties == 0
+    assert report.logit_range_max < 2e-3
+
+
+def test_the_kernel_follows_the_reference_machine(model: CompiledModel) -> None:
+    """Contexts in which one, two and all splits of the past have rows, around each boundary."""
+    machine = model.machine_session()
+    for length in (1, 8, 255, 256, 257, 511, 512, 513, 769, 1000):
+        for session in (model.session, machine):
+            session.prefill(prompt_of(length))
+        ours, theirs = model.session.logits(), machine.logits()
+        assert float((ours - theirs).abs().max()) < 2e-4 * float(theirs.abs().max()), length
+
+
+def test_a_bf16_cache(folder: Path) -> None:
+    model = amk.compile(folder, kv_dtype="bfloat16", progress=False)
+    machine = model.machine_session()
+    for length in (9, 300):
+        for session in (model.session, machine):
+            session.prefill(prompt_of(length))
+        ours, theirs = model.session.logits(), machine.logits()
+        assert float((ours - theirs).abs().max()) < 2e-2 * float(theirs.abs().max()), length
+
+
+def test_many_tokens_are_one_launch_and_the_same_bits(model: CompiledModel) -> None:
+    session = model.session
+    runs = []
+    for _ in range(3):
+        session.prefill(PROMPT, new_tokens=129)
+        before = session.backend.launches
+        tokens = list(session.decode(128))
+        assert session.backend.launches == before + 1
+        runs.append((tokens, session.logits()))
+    session.prefill(PROMPT, new_tokens=129)
+    singles = [token for _ in range(128) for token in session.decode(1)]
+    runs.append((singles, session.logits()))
+    for tokens, logits in runs[1:]:
+        assert tokens == runs[0][0]
+        assert torch.equal(logits, runs[0][1])
+
+
+def test_the_same_bits_under_load(model: CompiledModel) -> None:
+    session = model.session
+    session.prefill(PROMPT, new_tokens=65)
+    alone = (list(session.decode(64)), session.logits())
+    busy = torch.randn(4096, 4096, device="cuda")
+    for _ in range(200):
+        busy = torch.tanh(busy @ busy)
+    session.prefill(PROMPT, new_tokens=65)
+    loaded = (list(session.decode(64)), session.logits())
+    torch.cuda.synchronize()
+    assert loaded[0] == alone[0]
+    assert torch.equal(loaded[1], alone[1])
+
+
+def test_end_of_text_stops_every_worker(model: CompiledModel) -> None:
+    tokens = model.generate(PROMPT, max_new_tokens=100, eos_token_id=[]).token_ids
+    at = next(i for i, token in enumerate(tokens) if i >= 5 and token not in tokens[:i])
+    for _ in range(20):
+        answer = model.generate(PROMPT, max_new_tokens=100, eos_token_id=[tokens[at]])
+        assert (answer.token_ids, answer.finish_reason) == (tokens[: at + 1], "eos")
+
+
+def test_a_dropped_stream_leaves_the_model_usable(model: CompiledModel) -> None:
+    alone = model.generate(PROMPT, max_new_tokens=50, eos_token_id=[]).token_ids
+    for taken in (1, 2, 7):
+        stream = model.stream(PROMPT, max_new_tokens=900, eos_token_id=[])
+        assert [next(stream).id for _ in range(taken)] == list(alone[:taken])
+        stream.close()
+        assert model.generate(PROMPT, max_new_tokens=50, eos_token_id=[]).token_ids == alone
+
+
+def test_a_lost_signal_ends_in_an_error_that_names_it(model: CompiledModel, folder: Path) -> None:
+    """Past the validator, by a test's own hand: the launch must end, say what it waited for, and leave no trace."""
+    schedule = model.schedule
+    victim = next(task.id for task in schedule.tasks if task.id.startswith("L1.attention"))
+    tasks = tuple(replace(task, signals=()) if task.id == victim else task for task in schedule.tasks)
+
+    class Forced:
+        pass
+
+    forced = Forced()
+    forced.schedule = replace(schedule, tasks=tasks)
+    source = emit(forced)
+    load, rope = model._weights()
+    backend = CudaBackend(
+        forced,
+        cubin_for(source),
+        source.config,
+        load=load,
+        rope=rope,
+        device=probe().devices[0],
+        watchdog_s=1.0,
+    )
+    session = Session(backend, vocab=131, context_limit=1024)
+    for _ in range(2):
+        with pytest.raises(WatchdogError, match=r"L1\.o#\d+ \(worker \d+, step 0\) waits for L1\.attention"):
+            session.prefill(PROMPT)
+    backend.close()
+    expected = amk.compile(folder, progress=False).generate(PROMPT, max_new_tokens=8, eos_token_id=[])
+    assert model.generate(PROMPT, max_new_tokens=8, eos_token_id=[]).token_ids == expected.token_ids
+
+
+def test_a_thousand_launches_leak_nothing(model: CompiledModel) -> None:
+    session = model.session
+    session.prefill([5], new_tokens=2)
+    torch.cuda.synchronize()
+    free = torch.cuda.mem_get_info()[0]
+    for _ in range(500):
+        session.prefill([5], new_tokens=2)
+        list(session.decode(1))
+    assert torch.cuda.mem_get_info()[0] == free
