@@ -18,12 +18,13 @@ from amk.frontend.graphs import graph_for
 from amk.ir.graph import Graph
 from amk.ir.passes import Passes
 from amk.ir.passes.tile import Tile
+from amk.ir.schedule import Schedule
 from amk.parity.verdicts import ensure_twin
 from amk.runtime.artefact import ARTEFACT_VERSION, Manifest, read_artefact
 from amk.runtime.device import probe
 from amk.runtime.model import CompiledModel
 from amk.target import Target, resolve_target
-from amk.validator import certify
+from amk.validator import certify, check_certificate
 
 __all__ = ["CompiledModel", "compile", "load"]
 
@@ -97,7 +98,7 @@ def compile(  # noqa: A001 - amk.compile is what users call it
     with _stage(f"scheduling for {chip.name}", progress):
         schedule = passes.run(graph, chip)
     with _stage("proving the schedule safe", progress):
-        validated = certify(schedule)
+        validated = certify(schedule, vm=vm_for(schedule))
     manifest = Manifest(
         version=ARTEFACT_VERSION,
         amk=amk.__version__,
@@ -136,15 +137,18 @@ def load(path: str | Path, *, model: object | None = None, progress: bool = True
             path=file, field="config", found=checkpoint.config_digest(), expected=manifest.config_digest
         )
     with _stage("proving the schedule safe", progress):
-        validated = certify(artefact.schedule)
-    if artefact.certificate != validated.certificate:
-        raise CertificateMismatchError(
-            path=file,
-            field="certificate",
-            found=artefact.certificate.one_line(),
-            expected=validated.certificate.one_line(),
-        )
+        validated = certify(artefact.schedule, vm=vm_for(artefact.schedule))
+    check_certificate(artefact.certificate, artefact.schedule, path=file, vm=vm_for(artefact.schedule))
     return CompiledModel(checkpoint=checkpoint, graph=artefact.graph, validated=validated, manifest=manifest)
+
+
+def vm_for(schedule: Schedule) -> str:
+    """Digest of the virtual machine that runs ``schedule``: the kernel's on a GPU, none on the reference machine."""
+    if schedule.target.arch == "cpu":
+        return ""
+    from amk.codegen.emit import vm_digest
+
+    return vm_digest()
 
 
 def choose_target(*, arch: str | None, target: str | None, device: int | None) -> Target:

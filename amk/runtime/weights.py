@@ -7,14 +7,13 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 import torch
 from numpy.typing import NDArray
 
 from amk.codegen.encode import stored_bytes
 from amk.interpreter.memory import LoadRope, LoadTensor
-from amk.ir.buffers import Buffer, RopeSource, Source
-from amk.ir.layout import arrange, pack
+from amk.ir.buffers import Arrange, Buffer, RopeSource, Source
+from amk.ir.layout import stored_shape
 from amk.ir.schedule import Schedule
 from amk.runtime.driver import DeviceMemory, PinnedMemory, upload
 
@@ -69,16 +68,25 @@ def contents(buffer: Buffer, load: LoadTensor, rope: LoadRope) -> NDArray[Any] |
         case RopeSource():
             return rope(buffer.shape[0])
         case Source(tensors=names, arrange=how):
-            convert = _bf16_bits if buffer.dtype == "bf16" else _float32
-            return pack(buffer, arrange([convert(load(name)) for name in names], how))
+            # numpy has no bf16: its bits travel as 16-bit words.
+            held = torch.bfloat16 if buffer.dtype == "bf16" else torch.float32
+            parts = [load(name).to(held).contiguous() for name in names]
+            bits = [part.view(torch.int16) if held == torch.bfloat16 else part for part in parts]
+            return packed(buffer, bits, how)
 
 
-def _bf16_bits(tensor: torch.Tensor) -> NDArray[Any]:
-    """bf16, rounded to nearest if it is not bf16 already, as 16-bit words: numpy has no bf16."""
-    words: NDArray[Any] = tensor.to(torch.bfloat16).contiguous().view(torch.int16).numpy()
-    return words
-
-
-def _float32(tensor: torch.Tensor) -> NDArray[np.float32]:
-    values: NDArray[np.float32] = tensor.to(torch.float32).numpy()
-    return values
+def packed(buffer: Buffer, parts: list[torch.Tensor], how: Arrange) -> NDArray[Any]:
+    """``layout.pack`` of ``layout.arrange``, by torch, which spreads the copy over the processor's cores."""
+    if len(parts) == 1:
+        whole = parts[0]
+    else:
+        whole = torch.cat(parts) if how == "stack" else torch.stack(parts, dim=1).flatten(0, 1)
+    if buffer.layout == "plain":
+        return whole.numpy()
+    row_tiles, column_tiles, tile_rows, tile_columns = stored_shape(buffer)
+    rows, columns = row_tiles * tile_rows, column_tiles * tile_columns
+    if tuple(whole.shape) != (rows, columns):
+        whole = torch.nn.functional.pad(whole, (0, columns - whole.shape[1], 0, rows - whole.shape[0]))
+    tiles = whole.view(row_tiles, tile_rows, column_tiles, tile_columns).transpose(1, 2)
+    stored: NDArray[Any] = tiles.contiguous().numpy()
+    return stored

@@ -45,7 +45,7 @@ class Certificate(Record):
     ----------
     schedule, validator, vm
         Digests: of the schedule's canonical form, of the sources that judged it, of the virtual machine whose
-        obligations the proof assumes (empty until there is one).
+        obligations the proof assumes (empty for the reference machine).
     steps_max, max_context, tokens, drift
         The launches covered: every 1 <= S <= steps_max and pos0 with pos0 + S*m <= max_context, m in ``tokens``.
     statistics
@@ -119,8 +119,14 @@ class ValidatedSchedule:
         raise TypeError("a ValidatedSchedule is not stored: store the schedule and certify it again")
 
 
-def certify(schedule: Schedule) -> ValidatedSchedule:
+def certify(schedule: Schedule, *, vm: str = "") -> ValidatedSchedule:
     """Prove ``schedule``.
+
+    Parameters
+    ----------
+    vm
+        Digest of the virtual machine that is to run it, whose obligations the proof assumes; empty for the reference
+        machine, which runs a task at a time and owes nothing.
 
     Raises
     ------
@@ -135,16 +141,16 @@ def certify(schedule: Schedule) -> ValidatedSchedule:
         raise ScheduleRefutedError(witnesses=witnesses, verdict=verdict)
     if verdict.outcome is Outcome.UNKNOWN:
         raise ScheduleUnknownError(reason=witnesses, verdict=verdict)
-    return ValidatedSchedule(schedule, certificate_of(schedule, verdict), seal=_SEAL)
+    return ValidatedSchedule(schedule, certificate_of(schedule, verdict, vm=vm), seal=_SEAL)
 
 
-def certificate_of(schedule: Schedule, verdict: Verdict) -> Certificate:
+def certificate_of(schedule: Schedule, verdict: Verdict, *, vm: str = "") -> Certificate:
     """The certificate of a verdict, whatever it is."""
     ranges = {symbol.name: (symbol.low, symbol.high) for symbol in schedule.symbols}
     return Certificate(
         schedule=schedule.digest(),
         validator=validator_digest(),
-        vm="",
+        vm=vm,
         steps_max=schedule.steps_max,
         max_context=schedule.max_context,
         tokens=ranges.get(TOKENS, (0, 0)),
@@ -166,14 +172,16 @@ def validator_digest() -> str:
     return digest.hexdigest()
 
 
-def check_certificate(certificate: Certificate, schedule: Schedule, *, path: str | Path = "<memory>") -> None:
-    """Raise CertificateMismatchError unless ``certificate`` is a proof of ``schedule`` by this validator."""
+def check_certificate(
+    certificate: Certificate, schedule: Schedule, *, path: str | Path = "<memory>", vm: str = ""
+) -> None:
+    """Raise CertificateMismatchError unless ``certificate`` is this validator's proof of ``schedule`` on ``vm``."""
     ranges = {symbol.name: (symbol.low, symbol.high) for symbol in schedule.symbols}
     expected = {
         "verdict": Outcome.PROVED,
         "schedule": schedule.digest(),
         "validator": validator_digest(),
-        "vm": "",
+        "vm": vm,
         "steps_max": schedule.steps_max,
         "max_context": schedule.max_context,
         "tokens": ranges.get(TOKENS, (0, 0)),

@@ -24,7 +24,7 @@ struct Block {
   __device__ bool meet() {
     warp_sync();
     if (lane == 0) mbarrier_arrive(&shared.meeting);
-    return wait_phase(params, &shared.aborting, &shared.meeting, meetings++ & 1, step);
+    return wait_phase(params, &shared.ending, &shared.meeting, meetings++ & 1, step);
   }
 
   // The next piece of the stream, once it has landed; null when the launch is over. Every consumer warp takes every
@@ -32,7 +32,7 @@ struct Block {
   __device__ const char* take() {
     const u32 stage = pieces % Config::kStages;
     const u32 parity = pieces / Config::kStages & 1;
-    const bool landed = wait_phase(params, &shared.aborting, &shared.ring_full[stage], parity, step);
+    const bool landed = wait_phase(params, &shared.ending, &shared.ring_full[stage], parity, step);
     return landed ? shared.ring[stage] : nullptr;
   }
 

@@ -37,7 +37,7 @@ __device__ bool wait_for(Block<Config>& block, const TaskHead& head) {
     for (u32 i = 0; i < head.wait_count; ++i) {
       const u32 threshold = head.wait_threshold[i] + (block.params.steps_done + block.step) * head.wait_each[i];
       const Waiting what{head.number, block.step, head.wait_counter[i], threshold};
-      if (!wait_counter(block.params, &block.shared.aborting, what)) break;
+      if (!wait_counter(block.params, &block.shared.ending, what)) break;
     }
   }
   return block.meet();
@@ -51,7 +51,7 @@ __device__ void consume(Shared<Config>& shared, const Params& params, u32 length
   for (bool going = true; going && block.step < params.steps; ++block.step, block.pos += params.tokens) {
     for (u32 place = 0; place < length && going; ++place, ++done) {
       const u32 slot = done % kSlots;
-      going = wait_phase(params, &shared.aborting, &shared.slot_full[slot], done / kSlots & 1, block.step);
+      going = wait_phase(params, &shared.ending, &shared.slot_full[slot], done / kSlots & 1, block.step);
       if (!going) break;
       const TaskHead& head = *reinterpret_cast<const TaskHead*>(shared.slots[slot]);
       // V1, V2, V4 (no drift): all warps meet before anything of a task is signalled and before the next one begins.
@@ -65,7 +65,7 @@ __device__ void consume(Shared<Config>& shared, const Params& params, u32 length
       if (block.lane == 0) mbarrier_arrive(&shared.slot_empty[slot]);
     }
   }
-  store_flag(&shared.leaving, 1);
+  store_flag(&shared.ending.leaving, 1);
 }
 
 template <class Config>
@@ -84,8 +84,7 @@ __device__ void run_worker(const Params& params) {
       mbarrier_init(&shared.slot_empty[i], Config::kConsumerWarps);
     }
     mbarrier_init(&shared.meeting, Config::kConsumerWarps);
-    shared.leaving = 0;
-    shared.aborting = 0;
+    shared.ending = Ending{0, 0};
     copy_setup();
   }
   __syncthreads();

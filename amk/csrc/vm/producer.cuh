@@ -41,7 +41,7 @@ struct Producer {
   }
 
  private:
-  __device__ bool over() const { return load_flag(&shared.leaving) || load_flag(&shared.aborting); }
+  __device__ bool over() const { return load_flag(&shared.ending.leaving) || load_flag(&shared.ending.aborting); }
 
   // Like wait_phase, but also ends when the consumers have left.
   __device__ bool landed(u64* barrier, u32 parity) {
@@ -96,7 +96,7 @@ struct Producer {
     const u32 threshold = task.gate_threshold + (params.steps_done + step) * task.gate_each;
     bool open = true;
     if (lane == 0) {
-      open = wait_counter(params, &shared.aborting, Waiting{number, step, task.gate_counter, threshold});
+      open = wait_counter(params, &shared.ending, Waiting{number, step, task.gate_counter, threshold});
     }
     open = __shfl_sync(0xffffffffu, open, 0);
     if (!open) return false;

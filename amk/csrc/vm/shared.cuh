@@ -19,6 +19,12 @@ constexpr int kBlockBytes = kTileRows * kTileColumns * 2;
 // Elements put behind each staged row, so that rows do not fall on the same banks.
 constexpr int kRowPad = 8;
 
+// Why a block stops waiting.
+struct Ending {
+  u32 leaving;   // its consumers have left the launch: what the producer still waits for may never come
+  u32 aborting;  // a wait ran out, here or elsewhere
+};
+
 template <class Config>
 struct Shared {
   static constexpr int kConsumers = Config::kConsumerWarps * kWarp;
@@ -37,8 +43,7 @@ struct Shared {
   u64 slot_full[kSlots];
   u64 slot_empty[kSlots];
   u64 meeting;
-  u32 leaving;   // the consumers have left the launch: stop and drain
-  u32 aborting;  // a wait ran out, here or elsewhere
+  Ending ending;
 };
 
 }  // namespace amk

@@ -19,7 +19,7 @@ struct Waiting {
 };
 
 // Record the first wait of the grid that ran out, and let every block know.
-__device__ inline void run_out(const Params& params, u32* aborting, const Waiting& what, u32 value) {
+__device__ inline void run_out(const Params& params, Ending* ending, const Waiting& what, u32 value) {
   Status* status = reinterpret_cast<Status*>(params.status);
   if (claim(reinterpret_cast<u32*>(params.abort))) {
     status->worker = blockIdx.x;
@@ -31,39 +31,40 @@ __device__ inline void run_out(const Params& params, u32* aborting, const Waitin
     fence_system();
     store_host(&status->error, 1);
   }
-  store_flag(aborting, 1);
+  store_flag(&ending->aborting, 1);
 }
 
 // V5 of the validator: acquire until (value - threshold) >= 0 in 32-bit arithmetic. False when the launch is over.
-__device__ inline bool wait_counter(const Params& params, u32* aborting, const Waiting& what) {
+__device__ inline bool wait_counter(const Params& params, Ending* ending, const Waiting& what) {
   const u32* counter = reinterpret_cast<const u32*>(params.counters) + what.counter * kCounterStride;
   const u64 start = clock_now();
   for (u32 spins = 1;; ++spins) {
     const u32 value = load_acquire(counter);
     if (static_cast<int>(value - what.threshold) >= 0) return true;
     if (spins % kLook != 0) continue;
-    if (load_flag(aborting) || load_relaxed(reinterpret_cast<const u32*>(params.abort))) {
-      store_flag(aborting, 1);
+    if (load_flag(&ending->leaving) || load_flag(&ending->aborting)) return false;
+    if (load_relaxed(reinterpret_cast<const u32*>(params.abort))) {
+      store_flag(&ending->aborting, 1);
       return false;
     }
     if (clock_now() - start > params.watchdog_clocks) {
-      run_out(params, aborting, what, value);
+      run_out(params, ending, what, value);
       return false;
     }
   }
 }
 
 // Wait for a phase of a barrier in shared memory. False when the launch is over.
-__device__ inline bool wait_phase(const Params& params, u32* aborting, u64* barrier, u32 parity, u32 step) {
+__device__ inline bool wait_phase(const Params& params, Ending* ending, u64* barrier, u32 parity, u32 step) {
   if (mbarrier_done(barrier, parity)) return true;
   const u64 start = clock_now();
   for (u32 spins = 1;; ++spins) {
     if (mbarrier_done(barrier, parity)) return true;
     if (spins % kLook != 0) continue;
-    if (load_flag(aborting)) return false;
+    if (load_flag(&ending->aborting)) return false;
     // Twice the budget: a wait between blocks, which can be named, runs out first.
     if (clock_now() - start > 2 * params.watchdog_clocks) {
-      run_out(params, aborting, Waiting{0, step, kInBlock, parity}, 0);
+      run_out(params, ending, Waiting{0, step, kInBlock, parity}, 0);
       return false;
     }
   }
