@@ -225,6 +225,7 @@ PARAMS: Final = Struct(
         Field("counters", "u64"),
         Field("abort", "u64"),
         Field("status", "u64"),
+        Field("reports", "u64"),
         Field("watchdog_clocks", "u64"),
         Field("steps", "u32"),
         Field("steps_done", "u32"),
@@ -234,13 +235,13 @@ PARAMS: Final = Struct(
 )
 """Argument of the kernel. ``steps_done`` are the steps of earlier launches, modulo 2^32."""
 
-STATUS: Final = Struct(
-    "Status",
+STATUS: Final = Struct("Status", (Field("steps", "u32"), Field("cancel", "u32")))
+"""Pinned host memory: the steps done, which the host reads while a launch runs, and the cancel flag that it writes."""
+
+REPORT: Final = Struct(
+    "Report",
     (
-        Field("steps", "u32"),
-        Field("cancel", "u32"),
-        Field("error", "u32"),
-        Field("worker", "u32"),
+        Field("waiting", "u32"),
         Field("task", "u32"),
         Field("step", "u32"),
         Field("counter", "u32"),
@@ -248,10 +249,10 @@ STATUS: Final = Struct(
         Field("threshold", "u32"),
     ),
 )
-"""Pinned host memory: what the host reads while a launch runs, and the cancel flag that it writes."""
+"""Pinned host memory, two a worker (its consumers', its producer's): the wait at which an aborted launch found it."""
 
 IN_BLOCK: Final = 0xFFFFFFFF
-"""``Status.counter`` when the wait that ran out was inside a block."""
+"""``Report.counter`` when the wait that ran out was inside a block."""
 
 
 def header() -> str:
@@ -266,7 +267,7 @@ def header() -> str:
         "kSignalsMax": SIGNALS_MAX,
         "kCounterStride": COUNTER_STRIDE,
     }
-    structs = (HEAD, *TASKS.values(), PARAMS, STATUS)
+    structs = (HEAD, *TASKS.values(), PARAMS, STATUS, REPORT)
     return "\n".join(
         (
             "// Generated from amk/codegen/abi.py; edit that.",

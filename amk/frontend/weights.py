@@ -86,12 +86,16 @@ class MemoryWeights:
         return self.state[name].detach().cpu()
 
     def contents(self) -> dict[str, str]:
+        return self._contents
+
+    @cached_property
+    def _contents(self) -> dict[str, str]:
         import torch
 
         parts = {}
         for name, tensor in self.state.items():
             data = tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy()
-            parts[name] = hashlib.sha256(data.tobytes()).hexdigest()
+            parts[name] = hashlib.sha256(data.data).hexdigest()
         return parts
 
 

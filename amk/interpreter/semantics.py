@@ -195,9 +195,8 @@ def _attention(op: Attention, memory: Memory) -> Step:
             v_new = qkv[:tokens, v0:v1]
             k_cache_PD[pos : pos + tokens] = k_new
             v_cache_PD[pos : pos + tokens] = v_new
-            # As the cache keeps them, so that it does not matter into which steps a prompt is cut.
-            own = slice(pos, pos + tokens)
-            k_PD, v_PD = torch.cat((k_PD, k_cache_PD[own].float())), torch.cat((v_PD, v_cache_PD[own].float()))
+            # Not rounded as the cache rounds them: a step's own rows are read before they are kept.
+            k_PD, v_PD = torch.cat((k_PD, k_new)), torch.cat((v_PD, v_new))
         o_GTD, maximum_GT, total_GT = _partial(q_GTD * op.scale, k_PD, v_PD, causal=op.split == 0)
         if stats is None:
             o_GTD = o_GTD / total_GT.unsqueeze(-1)

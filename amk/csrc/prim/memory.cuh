@@ -35,22 +35,15 @@ __device__ inline void store_host(u32* address, u32 value) {
   asm volatile("st.release.sys.global.u32 [%0], %1;" ::"l"(address), "r"(value) : "memory");
 }
 
-// PTX ISA: atom.cas. True for the one thread of the grid that claims `address`, which must hold 0.
-__device__ inline bool claim(u32* address) { return atomicCAS(address, 0u, 1u) == 0u; }
-
 // PTX ISA: st.relaxed.gpu.
 __device__ inline void store_relaxed(u32* address, u32 value) {
   asm volatile("st.relaxed.gpu.global.u32 [%0], %1;" ::"l"(address), "r"(value) : "memory");
 }
-
-__device__ inline void fence_system() { __threadfence_system(); }
 
 // Flags that warps of one block poll; volatile, so that a spin sees them change.
 __device__ inline u32 load_flag(const u32* flag) { return *static_cast<const volatile u32*>(flag); }
 __device__ inline void store_flag(u32* flag, u32 value) { *static_cast<volatile u32*>(flag) = value; }
 
 __device__ inline u64 clock_now() { return static_cast<u64>(clock64()); }
-
-__device__ inline void pause(u32 nanoseconds) { __nanosleep(nanoseconds); }
 
 }  // namespace amk

@@ -37,7 +37,7 @@ __device__ bool wait_for(Block<Config>& block, const TaskHead& head) {
     for (u32 i = 0; i < head.wait_count; ++i) {
       const u32 threshold = head.wait_threshold[i] + (block.params.steps_done + block.step) * head.wait_each[i];
       const Waiting what{head.number, block.step, head.wait_counter[i], threshold};
-      if (!wait_counter(block.params, &block.shared.ending, what)) break;
+      if (!wait_counter(block.params, &block.shared.ending, kConsumer, what)) break;
     }
   }
   return block.meet();

@@ -96,7 +96,7 @@ struct Producer {
     const u32 threshold = task.gate_threshold + (params.steps_done + step) * task.gate_each;
     bool open = true;
     if (lane == 0) {
-      open = wait_counter(params, &shared.ending, Waiting{number, step, task.gate_counter, threshold});
+      open = wait_counter(params, &shared.ending, kProducer, Waiting{number, step, task.gate_counter, threshold});
     }
     open = __shfl_sync(0xffffffffu, open, 0);
     if (!open) return false;

@@ -18,37 +18,36 @@ struct Waiting {
   u32 threshold;
 };
 
-// Record the first wait of the grid that ran out, and let every block know.
-__device__ inline void run_out(const Params& params, Ending* ending, const Waiting& what, u32 value) {
-  Status* status = reinterpret_cast<Status*>(params.status);
-  if (claim(reinterpret_cast<u32*>(params.abort))) {
-    status->worker = blockIdx.x;
-    status->task = what.task;
-    status->step = what.step;
-    status->counter = what.counter;
-    status->threshold = what.threshold;
-    status->value = value;
-    fence_system();
-    store_host(&status->error, 1);
-  }
+// The two kinds of waiters of a worker, each with a report of its own.
+constexpr u32 kConsumer = 0;
+constexpr u32 kProducer = 1;
+
+// End the launch at this wait, whether it ran out itself or another did: every block says what it was waiting for, and
+// the host finds the one that the others stand behind.
+__device__ inline void give_up(const Params& params, Ending* ending, u32 waiter, const Waiting& what, u32 value) {
+  Report* report = reinterpret_cast<Report*>(params.reports) + blockIdx.x * 2 + waiter;
+  report->task = what.task;
+  report->step = what.step;
+  report->counter = what.counter;
+  report->threshold = what.threshold;
+  report->value = value;
+  store_host(&report->waiting, 1);
+  store_relaxed(reinterpret_cast<u32*>(params.abort), 1);
   store_flag(&ending->aborting, 1);
 }
 
 // V5 of the validator: acquire until (value - threshold) >= 0 in 32-bit arithmetic. False when the launch is over.
-__device__ inline bool wait_counter(const Params& params, Ending* ending, const Waiting& what) {
+__device__ inline bool wait_counter(const Params& params, Ending* ending, u32 waiter, const Waiting& what) {
   const u32* counter = reinterpret_cast<const u32*>(params.counters) + what.counter * kCounterStride;
   const u64 start = clock_now();
   for (u32 spins = 1;; ++spins) {
     const u32 value = load_acquire(counter);
     if (static_cast<int>(value - what.threshold) >= 0) return true;
     if (spins % kLook != 0) continue;
-    if (load_flag(&ending->leaving) || load_flag(&ending->aborting)) return false;
-    if (load_relaxed(reinterpret_cast<const u32*>(params.abort))) {
-      store_flag(&ending->aborting, 1);
-      return false;
-    }
-    if (clock_now() - start > params.watchdog_clocks) {
-      run_out(params, ending, what, value);
+    if (load_flag(&ending->leaving)) return false;
+    const bool late = clock_now() - start > params.watchdog_clocks;
+    if (late || load_flag(&ending->aborting) || load_relaxed(reinterpret_cast<const u32*>(params.abort))) {
+      give_up(params, ending, waiter, what, value);
       return false;
     }
   }
@@ -64,7 +63,7 @@ __device__ inline bool wait_phase(const Params& params, Ending* ending, u64* bar
     if (load_flag(&ending->aborting)) return false;
     // Twice the budget: a wait between blocks, which can be named, runs out first.
     if (clock_now() - start > 2 * params.watchdog_clocks) {
-      run_out(params, ending, Waiting{0, step, kInBlock, parity}, 0);
+      give_up(params, ending, kConsumer, Waiting{0, step, kInBlock, parity}, 0);
       return false;
     }
   }
