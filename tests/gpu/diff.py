@@ -108,6 +108,8 @@ class Lockstep:
             kernel._queue_begin = DeviceMemory(begin.nbytes)
             upload(kernel._queue_begin.address, begin)
         kernel._launch(pos, tokens, 1)
+        while not kernel._is_over():  # ending it sooner would be a cancellation, which the sampler sees
+            pass
         kernel._end_running()
         kernel._steps_done = 0  # no counter has moved
         with kernel.context.active():
