@@ -102,6 +102,7 @@ wheel-check: .venv/.installed
 	@room=$$(mktemp -d); trap 'rm -rf "$$room"' EXIT; \
 	"$(PY)" -m venv --without-pip "$$room/venv"; \
 	$(PIP) --python "$$room/venv/bin/python" install --no-deps build/dist/*.whl; \
+	$(PIP) --python "$$room/venv/bin/python" install --no-deps -c constraints.txt nvidia-cuda-nvrtc; \
 	site='import sysconfig; print(sysconfig.get_path("purelib"))'; \
 	$(PY) -c "$$site" > "$$("$$room/venv/bin/python" -c "$$site")/borrowed.pth"; \
 	export AMK_HOME="$$room/home" HF_HUB_OFFLINE=1; \

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, Literal
 
+from msgspec.structs import replace
 from rich.console import Console
 
 import amk
@@ -22,9 +23,10 @@ from amk.ir.schedule import Schedule
 from amk.parity.verdicts import ensure_twin
 from amk.runtime.artefact import ARTEFACT_VERSION, Manifest, read_artefact
 from amk.runtime.device import probe
+from amk.runtime.kernel import KernelFacts, build_kernel
 from amk.runtime.model import CompiledModel
 from amk.target import Target, resolve_target
-from amk.validator import certify, check_certificate
+from amk.validator import ValidatedSchedule, certify, check_certificate
 
 __all__ = ["CompiledModel", "compile", "load"]
 
@@ -72,7 +74,7 @@ def compile(  # noqa: A001 - amk.compile is what users call it
     revision, local_files_only, cache_dir
         As in huggingface_hub, for hub ids.
     device
-        CUDA ordinal whose SM count to plan for; None for the first of the arch.
+        CUDA ordinal to plan for and to run on; None for the first of the arch.
     progress
         Show the stage on a terminal.
 
@@ -82,6 +84,8 @@ def compile(  # noqa: A001 - amk.compile is what users call it
         What was asked for, the checkpoint or the model is not possible; the message names the mend.
     ScheduleRefutedError, ScheduleUnknownError
         The lowering made a schedule that could not be proved: a defect in amk, and nothing runs.
+    BuildError
+        The kernel cannot be built.
     """
     _check_options(dtype=dtype, kv_dtype=kv_dtype, tokens_per_pass=tokens_per_pass)
     chip = choose_target(arch=arch, target=target, device=device)
@@ -108,8 +112,9 @@ def compile(  # noqa: A001 - amk.compile is what users call it
         weights_digest=checkpoint.digest() if checkpoint.at_hand() else "",
         dtype=dtype,
         kv_dtype=kv_dtype,
+        kernel=_kernel_facts(validated, progress),
     )
-    return CompiledModel(checkpoint=checkpoint, graph=graph, validated=validated, manifest=manifest)
+    return CompiledModel(checkpoint=checkpoint, graph=graph, validated=validated, manifest=manifest, device=device)
 
 
 def load(path: str | Path, *, model: object | None = None, progress: bool = True) -> CompiledModel:
@@ -126,7 +131,7 @@ def load(path: str | Path, *, model: object | None = None, progress: bool = True
         The file cannot be read, is not what it should be, or its parts do not fit each other.
     CheckpointError
         The checkpoint it names cannot be resolved, or is no longer the one that was compiled.
-    ScheduleRefutedError, ScheduleUnknownError
+    ScheduleRefutedError, ScheduleUnknownError, BuildError
     """
     file = Path(path)
     artefact = read_artefact(file)
@@ -139,7 +144,21 @@ def load(path: str | Path, *, model: object | None = None, progress: bool = True
     with _stage("proving the schedule safe", progress):
         validated = certify(artefact.schedule, vm=vm_for(artefact.schedule))
     check_certificate(artefact.certificate, artefact.schedule, path=file, vm=vm_for(artefact.schedule))
-    return CompiledModel(checkpoint=checkpoint, graph=artefact.graph, validated=validated, manifest=manifest)
+    kernel = _kernel_facts(validated, progress)
+    if manifest.kernel is not None and kernel is not None and kernel.source != manifest.kernel.source:
+        raise CertificateMismatchError(
+            path=file, field="kernel source", found=manifest.kernel.source, expected=kernel.source
+        )
+    return CompiledModel(
+        checkpoint=checkpoint, graph=artefact.graph, validated=validated, manifest=replace(manifest, kernel=kernel)
+    )
+
+
+def _kernel_facts(validated: ValidatedSchedule, progress: bool) -> KernelFacts | None:  # noqa: FBT001 - as _stage
+    if validated.schedule.target.arch == "cpu":
+        return None
+    with _stage("building the kernel", progress):
+        return build_kernel(validated).facts
 
 
 def vm_for(schedule: Schedule) -> str:

@@ -18,6 +18,7 @@ from amk.errors import ArtefactError, UnreadableInputError
 from amk.ir.graph import Graph
 from amk.ir.record import Record
 from amk.ir.schedule import MAX_FILE_BYTES, Schedule
+from amk.runtime.kernel import KernelFacts
 from amk.settings import write_atomically
 from amk.validator import Certificate
 
@@ -40,7 +41,8 @@ class Manifest(Record):
     """What was compiled, from what, by which amk.
 
     ``model`` is what to resolve again for weights and tokenizer; ``weights_digest`` is empty when the weights were not
-    at hand, and otherwise what they must be.
+    at hand, and otherwise what they must be. ``kernel`` is None for the reference machine. No machine code travels: it
+    is built, or found in the build cache, where it runs.
     """
 
     version: Literal[1]
@@ -51,6 +53,7 @@ class Manifest(Record):
     weights_digest: str
     dtype: str
     kv_dtype: str
+    kernel: KernelFacts | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -23,6 +23,12 @@ class DriverError(DeviceError):
     mend = "`amk doctor` says whether the driver and the device are as they should be"
 
 
+class OldDriverError(DeviceError):
+    code = "AMK-R606"
+    what = "the driver speaks CUDA {found}, and kernels built by NVRTC {built} need {need} or later"
+    mend = "install a newer NVIDIA driver, or an nvidia-cuda-nvrtc of the driver's major version"
+
+
 class WrongDeviceError(DeviceError):
     code = "AMK-R603"
     what = "the program was compiled for {wanted}, and device {ordinal} is {found}"

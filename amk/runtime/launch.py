@@ -15,9 +15,9 @@ from amk.codegen import abi
 from amk.codegen.encode import encode
 from amk.ir.schedule import Schedule
 from amk.ir.tasks import Sample
-from amk.runtime.device import Device
+from amk.runtime.device import Device, probe
 from amk.runtime.driver import Context, DeviceMemory, PinnedMemory, call, download, upload
-from amk.runtime.errors import GridTooLargeError, WatchdogError, WrongDeviceError
+from amk.runtime.errors import GridTooLargeError, OldDriverError, WatchdogError, WrongDeviceError
 from amk.runtime.weights import Placed
 
 if TYPE_CHECKING:
@@ -147,6 +147,10 @@ class CudaBackend:
             raise WrongDeviceError(
                 wanted=cubin.arch, ordinal=self.device.ordinal, found=self.device.arch, arch=self.device.arch
             )
+        built, speaks = cubin.nvrtc, probe().version or (0, 0)
+        if speaks[0] < int(built.split(".")[0]):
+            found = ".".join(map(str, speaks))
+            raise OldDriverError(found=found, built=built, need=f"{built.split('.')[0]}.0")
         from cuda.bindings import driver
 
         self._module = call("cuModuleLoadData", cubin.code)

@@ -15,6 +15,7 @@ from amk.ir.schedule import Schedule
 from amk.runtime.artefact import Manifest, write_artefact
 from amk.runtime.device import Device, probe
 from amk.runtime.generate import Generation, Generator, Prompt, Token
+from amk.runtime.kernel import build_kernel
 from amk.runtime.report import Report
 from amk.runtime.session import Session
 from amk.settings import settings
@@ -39,14 +40,23 @@ class CompiledModel:
         What was compiled.
     manifest
         Names, digests and options.
+    device
+        CUDA ordinal to run on; None for the first of the arch.
     """
 
     def __init__(
-        self, *, checkpoint: Checkpoint, graph: Graph, validated: ValidatedSchedule, manifest: Manifest
+        self,
+        *,
+        checkpoint: Checkpoint,
+        graph: Graph,
+        validated: ValidatedSchedule,
+        manifest: Manifest,
+        device: int | None = None,
     ) -> None:
         self.checkpoint = checkpoint
         self.graph = graph
         self.manifest = manifest
+        self.device = device
         self._validated = validated
         self._lock = threading.RLock()
 
@@ -145,17 +155,15 @@ class CompiledModel:
         """A session of its own, with its own memory. ``seed`` shuffles the order of the reference machine."""
         if self.arch == "cpu":
             return self.machine_session(seed=seed)
-        from amk.codegen.cache import cubin_for
-        from amk.codegen.emit import emit
         from amk.runtime.launch import CudaBackend
 
         device = self._device()
         load, rope = self._weights()
-        source = emit(self._validated)
+        kernel = build_kernel(self._validated)
         backend: Backend = CudaBackend(
             self._validated,
-            cubin_for(source),
-            source.config,
+            kernel.cubin,
+            kernel.config,
             load=load,
             rope=rope,
             device=device,
@@ -174,10 +182,10 @@ class CompiledModel:
         return Session(backend, vocab=self.graph.vocab, context_limit=self.graph.context_limit)
 
     def _device(self) -> Device:
-        """The first device of the program's arch."""
+        """The device asked for, or the first of the program's arch."""
         driver = probe()
         for device in driver.devices:
-            if device.arch == self.arch:
+            if device.arch == self.arch and self.device in (None, device.ordinal):
                 return device
         found = ", ".join(f"{device.name} ({device.arch})" for device in driver.devices)
         why = driver.missing or f"this machine has {found or 'no device'}"

@@ -9,6 +9,7 @@ from amk.ir.graph import Graph
 from amk.ir.record import Record
 from amk.ir.schedule import Schedule
 from amk.runtime.artefact import Manifest
+from amk.runtime.kernel import KernelFacts
 
 if TYPE_CHECKING:
     from amk.validator import Certificate
@@ -39,6 +40,7 @@ class Report(Record):
     activation_bytes: int
     schedule_digest: str
     certificate: str
+    kernel: KernelFacts | None
     notes: tuple[str, ...]
 
     @classmethod
@@ -73,6 +75,7 @@ class Report(Record):
             activation_bytes=sum(sizes.values()) - weights - sizes["kv"],
             schedule_digest=schedule.digest(),
             certificate=certificate.one_line(),
+            kernel=manifest.kernel,
             notes=notes,
         )
 
@@ -93,6 +96,7 @@ class Report(Record):
             ),
             ("schedule", f"sha256 {self.schedule_digest[:16]}, {self.hops} hops; {tasks}"),
             ("certificate", self.certificate),
+            *([("kernel", str(self.kernel))] if self.kernel else []),
             *(("note", note) for note in self.notes),
         ]
         return "\n".join(f"{name:<12} {text}" for name, text in lines)
