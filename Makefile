@@ -62,9 +62,9 @@ $(CHECKPOINT): | .venv/.installed
 demo: setup
 	@mkdir -p build
 	.venv/bin/amk compile $(MODEL) --arch sm_90 -o build/smollm2-sm_90.amk
-	.venv/bin/amk compile $(MODEL) --arch cpu -o build/smollm2-cpu.amk
-	.venv/bin/amk generate $(MODEL) --arch cpu --max-new-tokens 48 "What is the capital of France?"
-	.venv/bin/amk parity $(MODEL) --arch cpu --tokens 32 --limit 2
+	.venv/bin/amk compile $(MODEL) -o build/smollm2-here.amk
+	.venv/bin/amk generate build/smollm2-here.amk --max-new-tokens 48 "What is the capital of France?"
+	.venv/bin/amk parity build/smollm2-here.amk --tokens 32 --limit 2
 
 # --- checks ----------------------------------------------------------------------------------------------------------
 

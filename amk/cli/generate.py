@@ -50,7 +50,7 @@ def generate(
     )
     tokenizer = compiled.tokenizer
     chat = not raw and tokenizer is not None and bool(tokenizer.chat_template)
-    ERR.print(compiled.checkpoint.source)
+    ERR.print(compiled.origin)
     ERR.print(compiled.certificate.one_line())
     answers = []
     for text in texts:
@@ -73,7 +73,7 @@ def generate(
             OUT.file.flush()
         OUT.print()
     if as_json:
-        print_json({"model": compiled.manifest.model, "source": compiled.checkpoint.source, "answers": answers})
+        print_json({"model": compiled.manifest.model, "source": compiled.origin, "answers": answers})
 
 
 def _read(path: Path) -> str:

@@ -52,7 +52,7 @@ def parity(
     )
     terms = Contract.load(contract) if contract else contract_for(compiled.manifest.model)
     if not as_json:
-        OUT.print(compiled.checkpoint.source)
+        OUT.print(compiled.origin)
         OUT.print(compiled.certificate.one_line())
         OUT.print(
             f"contract {terms.contract}: every token as HuggingFace float32, r <= {terms.numerical.logit_range_max}"
@@ -69,7 +69,7 @@ def parity(
         print_json(
             {
                 "model": compiled.manifest.model,
-                "source": compiled.checkpoint.source,
+                "source": compiled.origin,
                 "certificate": msgspec.to_builtins(compiled.certificate),
                 "contract": terms.contract,
                 **msgspec.to_builtins(report),

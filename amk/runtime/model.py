@@ -138,6 +138,12 @@ class CompiledModel:
         except NoTokenizerError:
             return None  # prompts may still be token ids; text is refused when it comes
 
+    @property
+    def origin(self) -> str:
+        """One line: the checkpoint that runs, where it was read, and the digest of its content. Reads the weights."""
+        _ = self.session
+        return f"{self.checkpoint.source}; sha256 {self.checkpoint.digest()[:16]}"
+
     @cached_property
     def session(self) -> Session:
         """The model on its device; the weights are read now.
