@@ -114,7 +114,8 @@ def kernel_config(schedule: Schedule) -> KernelConfig:
         consumer_warps=target.consumer_warps,
         stages=target.stages,
         stage_bytes=target.stage_bytes,
-        in_flight_bytes=max(target.in_flight_bytes, target.stage_bytes),  # one copy at least
+        # One copy at least, and no more than the ring has stages for.
+        in_flight_bytes=min(max(target.in_flight_bytes, target.stage_bytes), target.stages * target.stage_bytes),
         work_bytes=work,
         shared_bytes=beside + work,
         past_rows=rows,

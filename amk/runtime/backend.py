@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from typing import TYPE_CHECKING, Protocol
 
 from amk.interpreter.machine import Machine, Order
@@ -34,7 +34,7 @@ class Backend(Protocol):
     def enter(self, ids: list[int]) -> None:
         """Make ``ids`` the rows of the next step: the state that a step before would have left."""
 
-    def run(self, *, pos: int, tokens: int, steps: int) -> Iterator[int]:
+    def run(self, *, pos: int, tokens: int, steps: int) -> Generator[int, None, None]:
         """Run at most ``steps`` steps of ``tokens`` rows; the number done, each time that it has grown.
 
         Fewer if a step stops the launch. Dropping the iterator stops it too.
@@ -45,6 +45,9 @@ class Backend(Protocol):
 
     def logits(self) -> Tensor:
         """[vocab] float32 logits of the last step, on the CPU."""
+
+    def close(self) -> None:
+        """Give memory and device back; the backend cannot be used afterwards."""
 
 
 class MachineBackend:
@@ -76,7 +79,7 @@ class MachineBackend:
         embed(self.memory[self._sample.table], self.memory[self._sample.next_hidden.buffer], ids)
         self.memory[self._sample.stop.buffer].zero_()
 
-    def run(self, *, pos: int, tokens: int, steps: int) -> Iterator[int]:
+    def run(self, *, pos: int, tokens: int, steps: int) -> Generator[int, None, None]:
         for step in range(steps):
             with one_thread():
                 order = self.machine.launch(pos=pos + step * tokens, tokens=tokens, steps=1)
@@ -90,3 +93,6 @@ class MachineBackend:
 
     def logits(self) -> Tensor:
         return self.memory["logits"].clone()
+
+    def close(self) -> None:
+        self.memory.clear()

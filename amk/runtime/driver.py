@@ -65,7 +65,12 @@ class DeviceMemory:
     def __init__(self, size: int) -> None:
         self.size = size
         self.address = int(call("cuMemAlloc", max(size, 1)))
-        call("cuMemsetD8", self.address, 0, max(size, 1))
+        self.clear()
+
+    def clear(self) -> None:
+        """Zero it, and wait for it."""
+        call("cuMemsetD8", self.address, 0, max(self.size, 1))
+        _settle()
 
     def close(self) -> None:
         """Free it."""
@@ -94,8 +99,14 @@ def upload(address: int, data: NDArray[Any]) -> None:
     """Copy a contiguous array to device memory, and wait for it."""
     contiguous = np.ascontiguousarray(data)
     call("cuMemcpyHtoD", address, contiguous.ctypes.data, contiguous.nbytes)
+    _settle()
 
 
 def download(address: int, out: NDArray[Any]) -> None:
     """Fill a contiguous array from device memory, and wait for it."""
     call("cuMemcpyDtoH", out.ctypes.data, address, out.nbytes)
+
+
+def _settle() -> None:
+    """Wait for the default stream: a copy or memset may return before it is done, and kernels run on another stream."""
+    call("cuStreamSynchronize", 0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import abc
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -106,7 +107,7 @@ class Generator:
         *,
         max_new_tokens: int | None = None,
         eos_token_id: int | Sequence[int] | None = None,
-    ) -> Iterator[Token]:
+    ) -> abc.Generator[Token, None, None]:
         """Greedy tokens as they are made; parameters and errors are those of ``generate``."""
         ids = self.encode(prompt)
         push = self._detokenize()

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import ctypes
+import threading
 import time
-from collections.abc import Iterator
+import weakref
+from collections.abc import Generator
+from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,7 +16,7 @@ from numpy.typing import NDArray
 
 from amk.codegen import abi
 from amk.codegen.encode import encode
-from amk.ir.schedule import Schedule
+from amk.interpreter.errors import BadLaunchError
 from amk.ir.tasks import Sample
 from amk.runtime.device import Device, probe
 from amk.runtime.driver import Context, DeviceMemory, PinnedMemory, call, download, upload
@@ -67,23 +70,49 @@ class CudaBackend:
         self._sample = next(task.op for task in schedule.tasks if isinstance(task.op, Sample))
         self.eos_slots = schedule.buffer[self._sample.eos].shape[0]
         self._running = False
-        self._steps_done = 0
+        self._steps_done = 0  # by launches that have ended
+        self._lock = threading.RLock()
         self.context = Context(device.ordinal)
-        with self.context.active():
-            self._function = self._kernel(cubin)
-            self._stream = call("cuStreamCreate", 1)  # CU_STREAM_NON_BLOCKING
-            self.placed = Placed(schedule, load, rope, head_stride=config.head_stride)
-            self._encode(schedule)
-            self._counters = DeviceMemory(4 * abi.COUNTER_STRIDE * len(schedule.counters))
-            self._abort = DeviceMemory(4)
-            self._status = PinnedMemory(len(abi.STATUS.fields))
-            self._reports = PinnedMemory(2 * len(schedule.queues) * len(abi.REPORT.fields))
-            self._clocks = int(watchdog_s * 1e3 * self.context.attribute("CLOCK_RATE"))
+        try:
+            with self.context.active(), ExitStack() as stack:
+                self._take_up(cubin, load, rope, stack)
+                owned = stack.pop_all()
+        except BaseException:
+            self.context.close()
+            raise
+        self._free = weakref.finalize(self, _free, self.context, owned)
+        self._free.atexit = False  # the driver frees all that a process held
+
+    def _take_up(self, cubin: Cubin, load: LoadTensor, rope: LoadRope, owned: ExitStack) -> None:
+        """Everything on the device; ``owned`` frees it."""
+        schedule = self.schedule
+        self._function = self._kernel(cubin, owned)
+        self._stream = call("cuStreamCreate", 1)  # CU_STREAM_NON_BLOCKING
+        owned.callback(call, "cuStreamDestroy", self._stream)
+        self.placed = Placed(schedule, load, rope, head_stride=self.config.head_stride, owned=owned)
+        encoded = encode(schedule, self.placed.address, head_stride=self.config.head_stride)
+        self._names = encoded.names
+        begin = np.array(encoded.begin, dtype=np.uint32)
+        self._tasks = DeviceMemory(len(encoded.tasks))
+        owned.callback(self._tasks.close)
+        upload(self._tasks.address, np.frombuffer(encoded.tasks, dtype=np.uint8))
+        self._queue_begin = DeviceMemory(begin.nbytes)
+        owned.callback(self._queue_begin.close)
+        upload(self._queue_begin.address, begin)
+        self._counters = DeviceMemory(4 * abi.COUNTER_STRIDE * len(schedule.counters))
+        owned.callback(self._counters.close)
+        self._abort = DeviceMemory(4)
+        owned.callback(self._abort.close)
+        self._status = PinnedMemory(len(abi.STATUS.fields))
+        owned.callback(self._status.close)
+        self._reports = PinnedMemory(2 * len(schedule.queues) * len(abi.REPORT.fields))
+        owned.callback(self._reports.close)
+        self._clocks = int(self.watchdog_s * 1e3 * self.context.attribute("CLOCK_RATE"))
 
     def begin(self, prompt: list[int], eos: list[int]) -> None:
         op, address = self._sample, self.placed.address
-        self._end_running()
-        with self.context.active():
+        with self._lock, self.context.active():
+            self._end_running()
             upload(address[op.prompt], np.array(prompt, dtype=np.int32))
             upload(address[op.prompt_length], np.array([len(prompt)], dtype=np.int32))
             slots = [*eos, *[-1] * (self.eos_slots - len(eos))]
@@ -91,13 +120,15 @@ class CudaBackend:
 
     def enter(self, ids: list[int]) -> None:
         op, address = self._sample, self.placed.address
-        with self.context.active():
+        with self._lock, self.context.active():
+            self._end_running()
             upload(address[op.next_hidden.buffer], np.stack([self._embedding(token) for token in ids]))
             upload(address[op.stop.buffer], np.zeros(1, dtype=np.int32))
 
-    def run(self, *, pos: int, tokens: int, steps: int) -> Iterator[int]:
-        self._launch(pos, tokens, steps)
-        launch, seen = self.launches, 0
+    def run(self, *, pos: int, tokens: int, steps: int) -> Generator[int, None, None]:
+        with self._lock:
+            self._launch(pos, tokens, steps)
+            launch, seen = self.launches, 0
         try:
             while launch == self.launches:
                 over = self._is_over()
@@ -110,11 +141,12 @@ class CudaBackend:
                 else:
                     time.sleep(POLL_S)
         finally:
-            if launch == self.launches:  # a later launch is none of this iterator's business
-                self._end_running()
+            with self._lock:
+                if launch == self.launches:  # a later launch is none of this iterator's business
+                    self._end_running()
 
     def token(self, position: int) -> int:
-        return int(self.placed.tokens.words[position])
+        return int(self.placed.host[self._sample.token.buffer].words[position])
 
     def logits(self) -> torch.Tensor:
         buffer = self.schedule.buffer["logits"]
@@ -124,24 +156,15 @@ class CudaBackend:
         return torch.from_numpy(out)
 
     def close(self) -> None:
-        """Free the device."""
-        self._end_running()
-        with self.context.active():
-            for memory in (
-                self.placed,
-                self._tasks,
-                self._queue_begin,
-                self._counters,
-                self._abort,
-                self._status,
-                self._reports,
-            ):
-                memory.close()
-            call("cuStreamDestroy", self._stream)
-            call("cuModuleUnload", self._module)
-        self.context.close()
+        """Free the device; a launch that goes on is stopped first. The backend cannot be used afterwards."""
+        try:
+            if self._free.alive:
+                with self._lock:
+                    self._end_running()
+        finally:
+            self._free()
 
-    def _kernel(self, cubin: Cubin) -> object:
+    def _kernel(self, cubin: Cubin, owned: ExitStack) -> object:
         """Load the kernel, and make sure that all its blocks run at once."""
         if cubin.arch != self.device.arch:
             raise WrongDeviceError(
@@ -153,8 +176,9 @@ class CudaBackend:
             raise OldDriverError(found=found, built=built, need=f"{built.split('.')[0]}.0")
         from cuda.bindings import driver
 
-        self._module = call("cuModuleLoadData", cubin.code)
-        function = call("cuModuleGetFunction", self._module, b"amk_kernel")
+        module = call("cuModuleLoadData", cubin.code)
+        owned.callback(call, "cuModuleUnload", module)
+        function = call("cuModuleGetFunction", module, b"amk_kernel")
         which = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
         call("cuFuncSetAttribute", function, which, self.config.shared_bytes)
         each = call(
@@ -165,15 +189,6 @@ class CudaBackend:
         if workers > most:
             raise GridTooLargeError(workers=workers, name=self.device.name, most=most)
         return function
-
-    def _encode(self, schedule: Schedule) -> None:
-        encoded = encode(schedule, self.placed.address, head_stride=self.config.head_stride)
-        self._names = encoded.names
-        self._tasks = DeviceMemory(len(encoded.tasks))
-        upload(self._tasks.address, np.frombuffer(encoded.tasks, dtype=np.uint8))
-        begin = np.array(encoded.begin, dtype=np.uint32)
-        self._queue_begin = DeviceMemory(begin.nbytes)
-        upload(self._queue_begin.address, begin)
 
     def _embedding(self, token: int) -> np.ndarray[tuple[int], np.dtype[np.float32]]:
         """A row of the table as float32: its pieces lie a tile's blocks apart."""
@@ -199,6 +214,9 @@ class CudaBackend:
         return (bits.reshape(-1)[:columns].astype(np.uint32) << 16).view(np.float32)
 
     def _launch(self, pos: int, tokens: int, steps: int) -> None:
+        """Start a launch within what the schedule was proved for, and nothing else."""
+        self._check(pos, tokens, steps)
+        self._end_running()
         self._status.words[:] = 0
         self._reports.words[:] = 0
         params = abi.PARAMS.pack(
@@ -217,6 +235,8 @@ class CudaBackend:
         argument = ctypes.create_string_buffer(params, len(params))
         pointers = np.array([ctypes.addressof(argument)], dtype=np.uint64)
         grid, threads = len(self.schedule.queues), self.config.threads
+        self.launches += 1
+        self._running = True  # before the call: an interrupt behind it must not leave a launch that nobody ends
         with self.context.active():
             call(
                 "cuLaunchCooperativeKernel",
@@ -226,8 +246,13 @@ class CudaBackend:
                 self._stream,
                 pointers.ctypes.data,
             )
-        self.launches += 1
-        self._running = True
+
+    def _check(self, pos: int, tokens: int, steps: int) -> None:
+        fits = 1 <= tokens <= self.tokens_per_pass and 1 <= steps <= self.schedule.steps_max
+        if not (fits and 0 <= pos <= self.max_context - steps * tokens):
+            raise BadLaunchError(
+                pos=pos, tokens=tokens, steps=steps, high=self.tokens_per_pass, context=self.max_context
+            )
 
     def _is_over(self) -> bool:
         from cuda.bindings import driver
@@ -243,16 +268,18 @@ class CudaBackend:
         """Wait for the launch, asking it to stop first; a wait of it that ran out is raised here."""
         if not self._running:
             return
+        # Nothing is booked before the launch has ended: an interrupt in here leaves it to the next call.
         self._status.words[1] = 1
-        self._running = False
         with self.context.active():
             call("cuStreamSynchronize", self._stream)
         reports = self._reports.words.reshape(len(self.schedule.queues), 2, -1)
         if not reports[:, :, 0].any():
-            self._steps_done = (self._steps_done + int(self._status.words[0])) % 2**32
+            self._running, self._steps_done = False, (self._steps_done + int(self._status.words[0])) % 2**32
             return
+        error = self._ran_out(reports)
         self._reset()
-        raise self._ran_out(reports)
+        self._running = False
+        raise error
 
     def _ran_out(self, reports: NDArray[np.uint32]) -> WatchdogError:
         """Of all waits that an abort found, the one the others stand behind: the earliest step, then the first counter.
@@ -282,4 +309,11 @@ class CudaBackend:
         self._steps_done = 0
         with self.context.active():
             for memory in (self._counters, self._abort):
-                call("cuMemsetD8", memory.address, 0, memory.size)
+                memory.clear()
+
+
+def _free(context: Context, owned: ExitStack) -> None:
+    """Free what a backend held; freeing waits for a launch that still runs."""
+    with context.active():
+        owned.close()
+    context.close()

@@ -100,12 +100,16 @@ class CompiledModel:
     ) -> Iterator[Token]:
         """The same tokens as they are made."""
         tokens = self.generator.stream(prompt, max_new_tokens=max_new_tokens, eos_token_id=eos_token_id)
-        while True:
+        try:
+            while True:
+                with self._lock:
+                    token = next(tokens, None)
+                if token is None:
+                    return
+                yield token
+        finally:
             with self._lock:
-                token = next(tokens, None)
-            if token is None:
-                return
-            yield token
+                tokens.close()
 
     def save(self, path: str | Path) -> Path:
         """Write an ``.amk`` file: schedule, certificate, graph and config; no weights. Raises UnwritablePathError."""
@@ -217,6 +221,14 @@ class CompiledModel:
             )
         config = self.checkpoint.config
         return self.checkpoint.load, lambda rows: rope_table(config, rows)
+
+    def close(self) -> None:
+        """Give back the memory and device that ``session`` holds; they are taken up again when next needed."""
+        with self._lock:
+            session = self.__dict__.pop("session", None)
+            self.__dict__.pop("generator", None)
+            if session is not None:
+                session.backend.close()
 
     def __repr__(self) -> str:
         return f"CompiledModel({self.manifest.model!r}, target={self.schedule.target.name!r})"

@@ -72,6 +72,8 @@ class Session:
         ------
         SupersededError
             Another sequence was opened in the meantime.
+        ContextOverflowError
+            The context does not hold as many.
         """
         return self._decode(steps, self.sequence)
 
@@ -81,14 +83,25 @@ class Session:
             return
         if self.sequence != sequence:
             raise SupersededError
-        for done in self.backend.run(pos=start, tokens=1, steps=steps):
-            made = range(self.position + 1, start + done + 1)
-            self.position = start + done
-            # Read before the first is handed out: by the time of the next, another sequence may own the backend.
-            for token in [self.backend.token(position) for position in made]:
-                yield token
-                if self.sequence != sequence:
-                    raise SupersededError
+        self._fits(start + steps)
+        run = self.backend.run(pos=start, tokens=1, steps=steps)
+        try:
+            for done in run:
+                # Read before the first is handed out: by the time of the next, another sequence may own the backend.
+                made = range(self.position + 1, start + done + 1)
+                for position, token in [(position, self.backend.token(position)) for position in made]:
+                    self.position = position
+                    yield token
+                    if self.sequence != sequence:
+                        raise SupersededError
+        except GeneratorExit:
+            run.close()
+            if self.sequence == sequence:
+                # The backend may be further than what was taken of it: go on from there.
+                self.backend.enter([self.backend.token(self.position)])
+            raise
+        finally:
+            run.close()
 
     def force(self, token: int) -> None:
         """Take ``token`` as the one chosen last, whatever the model chose."""
@@ -97,6 +110,13 @@ class Session:
     def logits(self) -> Tensor:
         """[vocab] float32 logits behind the token chosen last."""
         return self.backend.logits()
+
+    def _fits(self, need: int) -> None:
+        limit = self.backend.max_context
+        if need > limit:
+            raise ContextOverflowError(
+                prompt=self.position, new=need - self.position, need=need, limit=limit, model_limit=self.context_limit
+            )
 
     def _check(self, ids: list[int], new_tokens: int, eos: Sequence[int]) -> None:
         if not ids:

@@ -5,6 +5,7 @@ Tensors are read, packed and copied one at a time, so that no more than the larg
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from typing import Any
 
 import torch
@@ -22,42 +23,38 @@ ALIGN = 256
 
 
 class Placed:
-    """The buffers of ``schedule`` on the current context's device.
+    """The buffers of ``schedule`` on the current context's device; ``owned`` frees them.
 
     Attributes
     ----------
     address
         Device address of each buffer.
-    tokens
-        The host's view of the token output, which lies in pinned memory so that it is read while a launch runs.
+    host
+        Buffers that lie in pinned host memory, so that they are read while a launch runs: the tokens.
     """
 
-    def __init__(self, schedule: Schedule, load: LoadTensor, rope: LoadRope, *, head_stride: int) -> None:
-        self.address: dict[str, int] = {}
-        self.tokens = PinnedMemory(1)
+    def __init__(
+        self, schedule: Schedule, load: LoadTensor, rope: LoadRope, *, head_stride: int, owned: ExitStack
+    ) -> None:
         sizes = {b.id: stored_bytes(schedule, b.id, head_stride=head_stride) for b in schedule.buffers}
-        on_host = [b for b in schedule.buffers if b.kind == "output" and b.dtype == "i32"]
+        self.host: dict[str, PinnedMemory] = {}
         offsets: dict[str, int] = {}
         total = 0
         for buffer in schedule.buffers:
-            if buffer not in on_host:
-                offsets[buffer.id] = total
-                total += -(-sizes[buffer.id] // ALIGN) * ALIGN
-        self.memory = DeviceMemory(total)
-        self.address |= {name: self.memory.address + offset for name, offset in offsets.items()}
-        for buffer in on_host:
-            self.tokens.close()
-            self.tokens = PinnedMemory(sizes[buffer.id] // 4)
-            self.address[buffer.id] = self.tokens.address
+            if buffer.kind == "output" and buffer.dtype == "i32":
+                self.host[buffer.id] = PinnedMemory(sizes[buffer.id] // 4)
+                owned.callback(self.host[buffer.id].close)
+                continue
+            offsets[buffer.id] = total
+            total += -(-sizes[buffer.id] // ALIGN) * ALIGN
+        memory = DeviceMemory(total)
+        owned.callback(memory.close)
+        self.address = {name: memory.address + offset for name, offset in offsets.items()}
+        self.address |= {name: pinned.address for name, pinned in self.host.items()}
         for buffer in schedule.buffers:
             data = contents(buffer, load, rope)
             if data is not None:
                 upload(self.address[buffer.id], data)
-
-    def close(self) -> None:
-        """Free everything."""
-        self.memory.close()
-        self.tokens.close()
 
 
 def contents(buffer: Buffer, load: LoadTensor, rope: LoadRope) -> NDArray[Any] | None:

@@ -120,7 +120,7 @@ class Lockstep:
     def _send(self, name: str) -> None:
         tensor = self.machine.memory[name]
         if name == "token":
-            self.kernel.placed.tokens.words[:] = tensor.numpy().view(np.uint32)
+            self.kernel.placed.host["token"].words[:] = tensor.numpy().view(np.uint32)
             return
         if self.schedule.buffer[name].kind == "kv":
             tensor = torch.nn.functional.pad(tensor, (0, self.kernel.config.head_stride - tensor.shape[-1]))
@@ -131,7 +131,7 @@ class Lockstep:
     def _fetch(self, name: str) -> torch.Tensor:
         like = self.machine.memory[name]
         if name == "token":
-            return torch.from_numpy(self.kernel.placed.tokens.words.view(np.int32).copy())
+            return torch.from_numpy(self.kernel.placed.host["token"].words.view(np.int32).copy())
         shape = like.shape
         if self.schedule.buffer[name].kind == "kv":
             shape = (*shape[:-1], self.kernel.config.head_stride)

@@ -219,3 +219,20 @@ def test_a_stream_is_the_same_tokens(session: Session) -> None:
     generator = Generator(session, tokenizer=None, eos=frozenset({8}), source="a test")
     stream: Iterator[int] = (token.id for token in generator.stream([4]))
     assert list(stream) == [5, 6, 7, 8]
+
+
+def test_dropping_a_decode_early_goes_on_from_what_was_taken(session: Session, backend: Counting) -> None:
+    session.prefill([1])
+    stream = session.decode(9)
+    assert [next(stream), next(stream)] == [3, 4]
+    stream.close()
+    assert session.position == 3
+    assert backend.forced == [4]
+    assert list(session.decode(3)) == [5, 6, 7]
+
+
+def test_decoding_past_the_context_is_refused(session: Session, backend: Counting) -> None:
+    session.prefill([1] * 30)
+    with pytest.raises(ContextOverflowError, match="compiled for 32"):
+        list(session.decode(3))
+    assert len(list(session.decode(2))) == 2

@@ -27,6 +27,9 @@ __device__ inline float warp_sum(float value) {
   return value;
 }
 
+// PTX ISA: vote.sync.all. True for every lane if it is for each.
+__device__ inline bool all_lanes(bool value) { return __all_sync(0xffffffffu, value); }
+
 __device__ inline void warp_sync() { __syncwarp(); }
 
 }  // namespace amk

@@ -32,7 +32,7 @@ __device__ bool run_task(Block<Config>& block, const TaskHead& head) {
 // The waits of a task, made by one thread and shared by the meeting that follows (V3, V5).
 template <class Config>
 __device__ bool wait_for(Block<Config>& block, const TaskHead& head) {
-  if (head.wait_count == 0) return true;
+  if (head.wait_count == 0) return block.meet();  // V1: behind the signals of the task before
   if (block.thread == 0) {
     for (u32 i = 0; i < head.wait_count; ++i) {
       const u32 threshold = head.wait_threshold[i] + (block.params.steps_done + block.step) * head.wait_each[i];

@@ -43,8 +43,11 @@ struct Producer {
  private:
   __device__ bool over() const { return load_flag(&shared.ending.leaving) || load_flag(&shared.ending.aborting); }
 
-  // Like wait_phase, but also ends when the consumers have left.
-  __device__ bool landed(u64* barrier, u32 parity) {
+  // Like wait_phase, but also ends when the consumers have left. All lanes come to one answer together: a copy is of
+  // the whole warp, and none may be left behind in it.
+  __device__ bool landed(u64* barrier, u32 parity) { return all_lanes(poll(barrier, parity)); }
+
+  __device__ bool poll(u64* barrier, u32 parity) {
     while (!mbarrier_done(barrier, parity)) {
       if (over()) return false;
     }
@@ -98,8 +101,8 @@ struct Producer {
     if (lane == 0) {
       open = wait_counter(params, &shared.ending, kProducer, Waiting{number, step, task.gate_counter, threshold});
     }
-    open = __shfl_sync(0xffffffffu, open, 0);
-    if (!open) return false;
+    if (!all_lanes(open)) return false;
+    warp_sync();  // V3: what lane 0 acquired, every lane may read
     copy_acquired();
     const u32 row_bytes = PastPieces<Config>::kRowBytes;
     for (u32 row = cut.low; row < cut.high; row += PastPieces<Config>::kRows) {
