@@ -83,7 +83,7 @@ class Session:
             return
         if self.sequence != sequence:
             raise SupersededError
-        self._fits(start + steps)
+        self._fits(start, steps + 1)
         run = self.backend.run(pos=start, tokens=1, steps=steps)
         try:
             for done in run:
@@ -111,11 +111,12 @@ class Session:
         """[vocab] float32 logits behind the token chosen last."""
         return self.backend.logits()
 
-    def _fits(self, need: int) -> None:
-        limit = self.backend.max_context
+    def _fits(self, rows: int, new_tokens: int) -> None:
+        # The last token is chosen, never processed: it takes no position.
+        need, limit = rows + new_tokens - 1, self.backend.max_context
         if need > limit:
             raise ContextOverflowError(
-                prompt=self.position, new=need - self.position, need=need, limit=limit, model_limit=self.context_limit
+                prompt=rows, new=new_tokens, need=need, limit=limit, model_limit=self.context_limit
             )
 
     def _check(self, ids: list[int], new_tokens: int, eos: Sequence[int]) -> None:
@@ -124,12 +125,7 @@ class Session:
         for position, token in enumerate(ids):
             if not 0 <= token < self.vocab:
                 raise TokenIdError(token=token, position=position, vocab=self.vocab)
-        # The last token is chosen, never processed: it takes no position.
-        need, limit = len(ids) + new_tokens - 1, self.backend.max_context
-        if need > limit:
-            raise ContextOverflowError(
-                prompt=len(ids), new=new_tokens, need=need, limit=limit, model_limit=self.context_limit
-            )
+        self._fits(len(ids), new_tokens)
         if len(eos) > self.backend.eos_slots:
             raise TooManyEosError(count=len(eos), most=self.backend.eos_slots)
 
