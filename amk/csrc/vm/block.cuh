@@ -1,6 +1,7 @@
 // What a task sees of its block: the step, the ring of streamed data, and the other consumer warps.
 #pragma once
 
+#include "vm/stream.cuh"
 #include "vm/wait.cuh"
 
 namespace amk {
@@ -15,8 +16,8 @@ struct Block {
   int thread;  // among the consumers
   int warp;
   int lane;
-  u32 pieces;    // taken from the ring so far
-  u32 meetings;  // of the consumer warps so far
+  u32 meetings;                   // of the consumer warps so far
+  Cursor<Config::kStages> piece;  // the next to take
 
   static constexpr int kThreads = Config::kConsumerWarps * kWarp;
 
@@ -30,17 +31,15 @@ struct Block {
   // The next piece of the stream, once it has landed; null when the launch is over. Every consumer warp takes every
   // piece.
   __device__ const char* take() {
-    const u32 stage = pieces % Config::kStages;
-    const u32 parity = pieces / Config::kStages & 1;
-    const bool landed = wait_phase(params, &shared.ending, &shared.ring_full[stage], parity, step);
-    return landed ? shared.ring[stage] : nullptr;
+    const bool landed = wait_phase(params, &shared.ending, &shared.ring_full[piece.stage], piece.parity, step);
+    return landed ? shared.ring[piece.stage] : nullptr;
   }
 
   // Give the piece back; the producer may overwrite it once every warp has.
   __device__ void give_back() {
     warp_sync();
-    if (lane == 0) mbarrier_arrive(&shared.ring_empty[pieces % Config::kStages]);
-    ++pieces;
+    if (lane == 0) mbarrier_arrive(&shared.ring_empty[piece.stage]);
+    piece.advance();
   }
 
   // Sum over all consumer threads, in one fixed order, seen by all; `good` is false when the launch is over.

@@ -34,10 +34,11 @@ template <class Config>
 __device__ bool wait_for(Block<Config>& block, const TaskHead& head) {
   if (head.wait_count == 0) return block.meet();  // V1: behind the signals of the task before
   if (block.thread == 0) {
+    const u64 start = clock_now();
     for (u32 i = 0; i < head.wait_count; ++i) {
       const u32 threshold = head.wait_threshold[i] + (block.params.steps_done + block.step) * head.wait_each[i];
       const Waiting what{head.number, block.step, head.wait_counter[i], threshold};
-      if (!wait_counter(block.params, &block.shared.ending, kConsumer, what)) break;
+      if (!wait_counter(block.params, &block.shared.ending, kConsumer, what, start)) break;
     }
   }
   return block.meet();
@@ -46,7 +47,7 @@ __device__ bool wait_for(Block<Config>& block, const TaskHead& head) {
 template <class Config>
 __device__ void consume(Shared<Config>& shared, const Params& params, u32 length) {
   const int thread = static_cast<int>(threadIdx.x);
-  Block<Config> block{shared, params, 0, params.pos, params.tokens, thread, thread / kWarp, thread % kWarp, 0, 0};
+  Block<Config> block{shared, params, 0, params.pos, params.tokens, thread, thread / kWarp, thread % kWarp, 0, {}};
   u32 done = 0;
   for (bool going = true; going && block.step < params.steps; ++block.step, block.pos += params.tokens) {
     for (u32 place = 0; place < length && going; ++place, ++done) {

@@ -14,8 +14,10 @@ struct Producer {
   Shared<Config>& shared;
   const Params& params;
   int lane;
-  u32 pieces = 0;
-  u32 tasks = 0;
+  Cursor<Config::kStages> piece;   // the next to fill
+  Cursor<Config::kStages> oldest;  // of those in flight
+  u32 in_flight = 0;
+  bool wrapped = false;  // every stage has been filled once
   u32 step = 0;
   u32 number = 0;
 
@@ -24,17 +26,17 @@ struct Producer {
 
   // Walk the queue `steps` times. Leaves early when the consumers have left, and only with no copy outstanding.
   __device__ void run(const char* queue, u32 length) {
-    const u32 total = length * params.steps;
-    u32 ahead = 0;
+    const u64 total = static_cast<u64>(length) * params.steps;
+    u64 ahead = 0;
     for (; ahead < kSlots / 2 && ahead < total; ++ahead) fetch(queue, length, ahead);
-    for (tasks = 0; tasks < total; ++tasks) {
+    for (u64 tasks = 0; tasks < total; ++tasks) {
       if (ahead < total) {
         if (!next_slot(queue, length, ahead)) break;
         ++ahead;  // only what was fetched is waited for in the end
       }
       const u32 slot = tasks % kSlots;
       if (!landed(&shared.slot_full[slot], tasks / kSlots & 1)) break;
-      step = tasks / length;
+      step = static_cast<u32>(tasks / length);
       if (!stream(*reinterpret_cast<const TaskHead*>(shared.slots[slot]))) break;
     }
     drain(ahead);
@@ -54,13 +56,12 @@ struct Producer {
     return true;
   }
 
-  __device__ void fetch(const char* queue, u32 length, u32 index) {
+  __device__ void fetch(const char* queue, u32 length, u64 index) {
     const u32 slot = index % kSlots;
-    copy_async(shared.slots[slot], queue + static_cast<u64>(index % length) * kTaskBytes, kTaskBytes,
-               &shared.slot_full[slot], lane);
+    copy_async(shared.slots[slot], queue + index % length * kTaskBytes, kTaskBytes, &shared.slot_full[slot], lane);
   }
 
-  __device__ bool next_slot(const char* queue, u32 length, u32 index) {
+  __device__ bool next_slot(const char* queue, u32 length, u64 index) {
     if (index >= kSlots && !landed(&shared.slot_empty[index % kSlots], (index / kSlots - 1) & 1)) return false;
     fetch(queue, length, index);
     return true;
@@ -99,7 +100,8 @@ struct Producer {
     const u32 threshold = task.gate_threshold + (params.steps_done + step) * task.gate_each;
     bool open = true;
     if (lane == 0) {
-      open = wait_counter(params, &shared.ending, kProducer, Waiting{number, step, task.gate_counter, threshold});
+      open = wait_counter(params, &shared.ending, kProducer, Waiting{number, step, task.gate_counter, threshold},
+                          clock_now());
     }
     if (!all_lanes(open)) return false;
     warp_sync();  // V3: what lane 0 acquired, every lane may read
@@ -117,27 +119,30 @@ struct Producer {
   // One piece into the next stage: once it is empty, and once few enough copies are in flight, since every other
   // access of the chip queues behind them.
   __device__ bool copy(const char* from, u32 bytes) {
-    const u32 stage = pieces % Config::kStages;
-    const u32 round = pieces / Config::kStages;
-    if (round > 0 && !landed(&shared.ring_empty[stage], (round - 1) & 1)) return false;
-    if (pieces >= kInFlight) {
-      const u32 oldest = pieces - kInFlight;
-      if (!landed(&shared.ring_full[oldest % Config::kStages], oldest / Config::kStages & 1)) return false;
-    }
-    copy_async(shared.ring[stage], from, bytes, &shared.ring_full[stage], lane);
-    ++pieces;
+    if (wrapped && !landed(&shared.ring_empty[piece.stage], piece.parity ^ 1)) return false;
+    if (in_flight == kInFlight && !land_oldest()) return false;
+    copy_async(shared.ring[piece.stage], from, bytes, &shared.ring_full[piece.stage], lane);
+    ++in_flight;
+    piece.advance();
+    wrapped |= piece.stage == 0;
+    return true;
+  }
+
+  __device__ bool land_oldest() {
+    if (!landed(&shared.ring_full[oldest.stage], oldest.parity)) return false;
+    oldest.advance();
+    --in_flight;
     return true;
   }
 
   // Wait for every copy issued: shared memory must outlive them.
-  __device__ void drain(u32 fetched) {
-    for (u32 back = 1; back <= kInFlight && back <= pieces; ++back) {
-      const u32 piece = pieces - back;
-      while (!mbarrier_done(&shared.ring_full[piece % Config::kStages], piece / Config::kStages & 1)) {
+  __device__ void drain(u64 fetched) {
+    for (; in_flight > 0; --in_flight, oldest.advance()) {
+      while (!mbarrier_done(&shared.ring_full[oldest.stage], oldest.parity)) {
       }
     }
     for (u32 back = 1; back <= kSlots / 2 + 1 && back <= fetched; ++back) {
-      const u32 index = fetched - back;
+      const u64 index = fetched - back;
       while (!mbarrier_done(&shared.slot_full[index % kSlots], index / kSlots & 1)) {
       }
     }

@@ -9,6 +9,20 @@ namespace amk {
 __device__ inline u32 divide_up(u32 a, u32 b) { return (a + b - 1) / b; }
 __device__ inline u32 least(u32 a, u32 b) { return a < b ? a : b; }
 
+// A place in a ring of `kStages` stages, and the phase of its barriers. Kept as it goes, not computed from a count: the
+// count of a long launch may wrap, and 2^32 need not be a multiple of the stages.
+template <int kStages>
+struct Cursor {
+  u32 stage = 0;
+  u32 parity = 0;
+
+  __device__ void advance() {
+    if (++stage < kStages) return;
+    stage = 0;
+    parity ^= 1;
+  }
+};
+
 // A GEMV's weights: groups of tiles; in a group, chunks of columns; in a chunk, each tile's blocks, at most a stage
 // full.
 template <class Config>

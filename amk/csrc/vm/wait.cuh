@@ -36,10 +36,10 @@ __device__ inline void give_up(const Params& params, Ending* ending, u32 waiter,
   store_flag(&ending->aborting, 1);
 }
 
-// V5 of the validator: acquire until (value - threshold) >= 0 in 32-bit arithmetic. False when the launch is over.
-__device__ inline bool wait_counter(const Params& params, Ending* ending, u32 waiter, const Waiting& what) {
+// V5 of the validator: acquire until (value - threshold) >= 0 in 32-bit arithmetic. False when the launch is over; the
+// waits of one task have one budget, which runs from `start`.
+__device__ inline bool wait_counter(const Params& params, Ending* ending, u32 waiter, const Waiting& what, u64 start) {
   const u32* counter = reinterpret_cast<const u32*>(params.counters) + what.counter * kCounterStride;
-  const u64 start = clock_now();
   for (u32 spins = 1;; ++spins) {
     const u32 value = load_acquire(counter);
     if (static_cast<int>(value - what.threshold) >= 0) return true;
@@ -61,7 +61,8 @@ __device__ inline bool wait_phase(const Params& params, Ending* ending, u64* bar
     if (mbarrier_done(barrier, parity)) return true;
     if (spins % kLook != 0) continue;
     if (load_flag(&ending->aborting)) return false;
-    // Twice the budget: a wait between blocks, which can be named, runs out first.
+    // Twice the budget: a wait between blocks, which can be named and may be what this one stands behind, runs out
+    // first.
     if (clock_now() - start > 2 * params.watchdog_clocks) {
       give_up(params, ending, kConsumer, Waiting{0, step, kInBlock, parity}, 0);
       return false;
