@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from amk.codegen import abi
 from amk.codegen.encode import encode
 from amk.interpreter.errors import BadLaunchError
+from amk.ir.layout import TILE_ROWS, stored_shape
 from amk.ir.tasks import Sample
 from amk.runtime.device import Device, probe
 from amk.runtime.driver import Context, DeviceMemory, PinnedMemory, call, download, upload
@@ -190,28 +191,15 @@ class CudaBackend:
             raise GridTooLargeError(workers=workers, name=self.device.name, most=most)
         return function
 
-    def _embedding(self, token: int) -> np.ndarray[tuple[int], np.dtype[np.float32]]:
-        """A row of the table as float32: its pieces lie a tile's blocks apart."""
-        from cuda.bindings import driver
-
+    def _embedding(self, token: int) -> NDArray[np.float32]:
+        """A row of the table as float32, out of the row of tiles that holds it."""
         table = self.schedule.buffer[self._sample.table]
-        columns = table.shape[1]
-        blocks, width, pitch, start = 1, 2 * columns, 2 * columns, 2 * columns * token
-        if table.layout != "plain":
-            blocks, width, pitch = -(-columns // 32), 64, 512
-            start = token // 8 * blocks * pitch + token % 8 * width
-        bits = np.empty((blocks, width // 2), dtype=np.uint16)
-        copy = driver.CUDA_MEMCPY2D()
-        copy.srcMemoryType = driver.CUmemorytype.CU_MEMORYTYPE_DEVICE
-        copy.srcDevice = self.placed.address[self._sample.table] + start
-        copy.srcPitch = pitch
-        copy.dstMemoryType = driver.CUmemorytype.CU_MEMORYTYPE_HOST
-        copy.dstHost = bits.ctypes.data
-        copy.dstPitch = width
-        copy.WidthInBytes = width
-        copy.Height = blocks
-        call("cuMemcpy2D", copy)
-        return (bits.reshape(-1)[:columns].astype(np.uint32) << 16).view(np.float32)
+        tiled = table.layout != "plain"
+        rows = TILE_ROWS if tiled else 1
+        held = np.empty(stored_shape(table)[1:], dtype=np.uint16)
+        download(self.placed.address[table.id] + token // rows * held.nbytes, held)
+        bits = (held[:, token % rows] if tiled else held).reshape(-1)[: table.shape[1]]
+        return (bits.astype(np.uint32) << 16).view(np.float32)
 
     def _launch(self, pos: int, tokens: int, steps: int) -> None:
         """Start a launch within what the schedule was proved for, and nothing else."""

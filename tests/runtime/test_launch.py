@@ -64,11 +64,6 @@ class Played:
     def cuMemcpyDtoH(self, to: int, source: int, size: int) -> None:  # noqa: N802
         ctypes.memmove(to, source, size)
 
-    def cuMemcpy2D(self, copy: Any) -> None:  # noqa: N802
-        for row in range(copy.Height):
-            source = int(copy.srcDevice) + row * copy.srcPitch
-            ctypes.memmove(int(copy.dstHost) + row * copy.dstPitch, source, copy.WidthInBytes)
-
     def cuDeviceGetAttribute(self, which: Any, device: Any) -> int:  # noqa: N802
         return 132 if "MULTIPROCESSOR_COUNT" in str(which) else 1_980_000
 
