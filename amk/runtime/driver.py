@@ -1,8 +1,7 @@
-"""The CUDA driver API as this package uses it: every call checked, memory owned, one context."""
+"""The CUDA driver API as this package uses it: every call checked, one context."""
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -59,44 +58,14 @@ class Context:
         call("cuDevicePrimaryCtxRelease", self.device)
 
 
-class DeviceMemory:
-    """One allocation of device memory, ``size`` bytes, zeroed."""
-
-    def __init__(self, size: int) -> None:
-        self.size = size
-        self.address = int(call("cuMemAlloc", max(size, 1)))
-        self.clear()
-
-    def clear(self) -> None:
-        """Zero it, and wait for it."""
-        call("cuMemsetD8", self.address, 0, max(self.size, 1))
-        _settle()
-
-    def close(self) -> None:
-        """Free it."""
-        call("cuMemFree", self.address)
-
-
-class PinnedMemory:
-    """Zeroed host memory that the device has at ``address``; ``words`` is the host's view, 32 bits each."""
-
-    def __init__(self, words: int) -> None:
-        from cuda.bindings import driver
-
-        flags = driver.CU_MEMHOSTALLOC_PORTABLE | driver.CU_MEMHOSTALLOC_DEVICEMAP
-        self._pointer = int(call("cuMemHostAlloc", 4 * words, flags))
-        self.address = int(call("cuMemHostGetDevicePointer", self._pointer, 0))
-        array = (ctypes.c_uint32 * words).from_address(self._pointer)
-        self.words: NDArray[np.uint32] = np.ctypeslib.as_array(array)
-        self.words[:] = 0
-
-    def close(self) -> None:
-        """Free it."""
-        call("cuMemFreeHost", self._pointer)
+def zero(address: int, size: int) -> None:
+    """Zero device memory, and wait for it."""
+    call("cuMemsetD8", address, 0, size)
+    _settle()
 
 
 def upload(address: int, data: NDArray[Any]) -> None:
-    """Copy a contiguous array to device memory, and wait for it."""
+    """Copy an array to device memory, and wait for it."""
     contiguous = np.ascontiguousarray(data)
     call("cuMemcpyHtoD", address, contiguous.ctypes.data, contiguous.nbytes)
     _settle()
@@ -105,6 +74,17 @@ def upload(address: int, data: NDArray[Any]) -> None:
 def download(address: int, out: NDArray[Any]) -> None:
     """Fill a contiguous array from device memory, and wait for it."""
     call("cuMemcpyDtoH", out.ctypes.data, address, out.nbytes)
+
+
+def is_idle(stream: object) -> bool:
+    """Whether all work of a stream is over; what ended it badly is raised."""
+    from cuda.bindings import driver
+
+    (status,) = driver.cuStreamQuery(stream)
+    if status == driver.CUresult.CUDA_ERROR_NOT_READY:
+        return False
+    call("cuStreamSynchronize", stream)
+    return True
 
 
 def _settle() -> None:

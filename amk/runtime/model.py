@@ -165,19 +165,15 @@ class CompiledModel:
         """A session of its own, with its own memory. ``seed`` shuffles the order of the reference machine."""
         if self.arch == "cpu":
             return self.machine_session(seed=seed)
-        from amk.runtime.launch import CudaBackend
+        from amk.runtime.cuda import CudaChip
+        from amk.runtime.launch import KernelBackend
 
         device = self._device()
         load, rope = self._weights()
         kernel = build_kernel(self._validated)
-        backend: Backend = CudaBackend(
-            self._validated,
-            kernel.cubin,
-            kernel.config,
-            load=load,
-            rope=rope,
-            device=device,
-            watchdog_s=settings().watchdog_s,
+        chip = CudaChip(kernel.cubin, kernel.config, device=device, workers=len(self.schedule.queues))
+        backend = KernelBackend(
+            self._validated, kernel.config, chip, load=load, rope=rope, watchdog_s=settings().watchdog_s
         )
         return self._session_on(backend)
 

@@ -1,11 +1,10 @@
-"""A checkpoint on the device: every buffer of a schedule in one allocation, weights packed as the kernel reads them.
+"""A checkpoint on a chip: every buffer of a schedule in one allocation, weights packed as the kernel reads them.
 
 Tensors are read, packed and copied one at a time, so that no more than the largest is ever held beside the checkpoint.
 """
 
 from __future__ import annotations
 
-from contextlib import ExitStack
 from typing import Any
 
 import torch
@@ -16,45 +15,36 @@ from amk.interpreter.memory import LoadRope, LoadTensor
 from amk.ir.buffers import Arrange, Buffer, RopeSource, Source
 from amk.ir.layout import stored_shape
 from amk.ir.schedule import Schedule
-from amk.runtime.driver import DeviceMemory, PinnedMemory, upload
-
-ALIGN = 256
-"""Bytes; a bulk copy asks for 16, a line of L2 has 128."""
+from amk.runtime.chip import ALIGN, Chip
 
 
 class Placed:
-    """The buffers of ``schedule`` on the current context's device; ``owned`` frees them.
+    """The buffers of ``schedule`` on ``chip``, each at a multiple of ``ALIGN``; what lies between two is guarded.
 
     Attributes
     ----------
     address
-        Device address of each buffer.
+        Address of each buffer.
     host
         Buffers that lie in pinned host memory, so that they are read while a launch runs: the tokens.
     """
 
-    def __init__(
-        self, schedule: Schedule, load: LoadTensor, rope: LoadRope, *, head_stride: int, owned: ExitStack
-    ) -> None:
+    def __init__(self, schedule: Schedule, chip: Chip, load: LoadTensor, rope: LoadRope, *, head_stride: int) -> None:
         sizes = {b.id: stored_bytes(schedule, b.id, head_stride=head_stride) for b in schedule.buffers}
-        self.host: dict[str, PinnedMemory] = {}
-        offsets: dict[str, int] = {}
-        total = 0
-        for buffer in schedule.buffers:
-            if buffer.kind == "output" and buffer.dtype == "i32":
-                self.host[buffer.id] = PinnedMemory(sizes[buffer.id] // 4)
-                owned.callback(self.host[buffer.id].close)
-                continue
-            offsets[buffer.id] = total
-            total += -(-sizes[buffer.id] // ALIGN) * ALIGN
-        memory = DeviceMemory(total)
-        owned.callback(memory.close)
-        self.address = {name: memory.address + offset for name, offset in offsets.items()}
-        self.address |= {name: pinned.address for name, pinned in self.host.items()}
+        watched = [b.id for b in schedule.buffers if b.kind == "output" and b.dtype == "i32"]
+        self.host = {name: chip.pinned(sizes[name] // 4) for name in watched}
+        self.address = {name: pinned.address for name, pinned in self.host.items()}
+        spans = {b.id: _up(sizes[b.id] + chip.gap, ALIGN) for b in schedule.buffers if b.id not in self.host}
+        at = chip.memory(sum(spans.values()))
+        for name, span in spans.items():
+            self.address[name] = at
+            if span > sizes[name]:
+                chip.guard(at + sizes[name], span - sizes[name])
+            at += span
         for buffer in schedule.buffers:
             data = contents(buffer, load, rope)
             if data is not None:
-                upload(self.address[buffer.id], data)
+                chip.upload(self.address[buffer.id], data)
 
 
 def contents(buffer: Buffer, load: LoadTensor, rope: LoadRope) -> NDArray[Any] | None:
@@ -87,3 +77,8 @@ def packed(buffer: Buffer, parts: list[torch.Tensor], how: Arrange) -> NDArray[A
     tiles = whole.view(row_tiles, tile_rows, column_tiles, tile_columns).transpose(1, 2)
     stored: NDArray[Any] = tiles.contiguous().numpy()
     return stored
+
+
+def _up(value: int, unit: int) -> int:
+    """``value`` rounded up to a multiple of ``unit``."""
+    return -(-value // unit) * unit

@@ -17,12 +17,10 @@ import torch
 from msgspec.structs import replace
 
 import amk
-from amk.codegen.encode import encode
 from amk.ir.regions import concrete, show_region
-from amk.ir.schedule import Schedule, Task
+from amk.ir.schedule import Task
 from amk.pipeline import CompiledModel
-from amk.runtime.driver import DeviceMemory, download, upload
-from amk.runtime.launch import CudaBackend
+from amk.runtime.launch import KernelBackend, Queues
 from amk.runtime.session import passes
 
 TOLERANCE = {"f32": 2e-4, "bf16": 2.0**-7, "i32": 0.0}
@@ -50,7 +48,7 @@ class Lockstep:
     def __init__(self, model: CompiledModel) -> None:
         self.schedule = model.schedule
         self.machine = model.machine_session().backend
-        self.kernel: CudaBackend = model.session.backend
+        self.kernel: KernelBackend = model.session.backend
         self.hops = [self._alone(hop) for hop in self._by_hop()]
 
     def _by_hop(self) -> list[list[Task]]:
@@ -61,14 +59,14 @@ class Lockstep:
         order = {counter.id: number for number, counter in enumerate(self.schedule.counters)}
         return [hops[name] for name in sorted(hops, key=order.__getitem__)]
 
-    def _alone(self, tasks: list[Task]) -> tuple[list[Task], Schedule]:
-        """The hop as a schedule of its own: nothing to wait for and nothing to signal."""
+    def _alone(self, tasks: list[Task]) -> tuple[list[Task], Queues]:
+        """The hop as queues of its own: nothing to wait for and nothing to signal."""
         names = {task.id for task in tasks}
         bare = tuple(replace(task, waits=(), signals=()) for task in tasks)
         queues = tuple(
             replace(queue, tasks=tuple(name for name in queue.tasks if name in names)) for queue in self.schedule.queues
         )
-        return tasks, replace(self.schedule, tasks=bare, queues=queues)
+        return tasks, self.kernel.place(replace(self.schedule, tasks=bare, queues=queues))
 
     def start(self, prompt: list[int]) -> None:
         for backend in (self.machine, self.kernel):
@@ -82,7 +80,7 @@ class Lockstep:
         env = {"pos": pos, "tokens": tokens}
         run = {item.name: item.run for queue in self.machine.machine._queues for item in queue}
         for tasks, alone in self.hops:
-            self._launch(alone, pos, tokens)
+            self.kernel.run_apart(alone, pos=pos, tokens=tokens)
             for task in tasks:
                 run[task.id](pos, tokens)
             for task in tasks:
@@ -97,26 +95,6 @@ class Lockstep:
             for name in {write.region.buffer for task in tasks for write in task.writes}:
                 self._send(name)
 
-    def _launch(self, schedule: Schedule, pos: int, tokens: int) -> None:
-        kernel = self.kernel
-        held = kernel._tasks, kernel._queue_begin
-        with kernel.context.active():
-            encoded = encode(schedule, kernel.placed.address, head_stride=kernel.config.head_stride)
-            kernel._tasks = DeviceMemory(len(encoded.tasks))
-            upload(kernel._tasks.address, np.frombuffer(encoded.tasks, dtype=np.uint8))
-            begin = np.array(encoded.begin, dtype=np.uint32)
-            kernel._queue_begin = DeviceMemory(begin.nbytes)
-            upload(kernel._queue_begin.address, begin)
-        kernel._launch(pos, tokens, 1)
-        while not kernel._is_over():  # ending it sooner would be a cancellation, which the sampler sees
-            pass
-        kernel._end_running()
-        kernel._steps_done = 0  # no counter has moved
-        with kernel.context.active():
-            kernel._tasks.close()
-            kernel._queue_begin.close()
-        kernel._tasks, kernel._queue_begin = held
-
     def _send(self, name: str) -> None:
         tensor = self.machine.memory[name]
         if name == "token":
@@ -125,8 +103,7 @@ class Lockstep:
         if self.schedule.buffer[name].kind == "kv":
             tensor = torch.nn.functional.pad(tensor, (0, self.kernel.config.head_stride - tensor.shape[-1]))
         bits = tensor.view(torch.int16) if tensor.dtype == torch.bfloat16 else tensor
-        with self.kernel.context.active():
-            upload(self.kernel.placed.address[name], bits.contiguous().numpy())
+        self.kernel.chip.upload(self.kernel.placed.address[name], bits.contiguous().numpy())
 
     def _fetch(self, name: str) -> torch.Tensor:
         like = self.machine.memory[name]
@@ -137,8 +114,7 @@ class Lockstep:
             shape = (*shape[:-1], self.kernel.config.head_stride)
         held = torch.empty(shape, dtype=like.dtype)
         bits = held.view(torch.int16) if like.dtype == torch.bfloat16 else held
-        with self.kernel.context.active():
-            download(self.kernel.placed.address[name], bits.numpy())
+        self.kernel.chip.download(self.kernel.placed.address[name], bits.numpy())
         return held[..., : like.shape[-1]]
 
 
@@ -158,10 +134,10 @@ def main() -> int:
     parser.add_argument("model")
     parser.add_argument("--tokens", type=int, default=2)
     parser.add_argument("--kv-dtype", default="float32")
+    parser.add_argument("--arch", help="of the kernel; this machine's GPU otherwise")
     words = parser.parse_args()
-    model = amk.compile(
-        Path(words.model) if "/" in words.model else words.model, kv_dtype=words.kv_dtype, max_context=512
-    )
+    source = Path(words.model) if "/" in words.model else words.model
+    model = amk.compile(source, arch=words.arch, kv_dtype=words.kv_dtype, max_context=512)
     prompt = [(7 * i * i + 3) % min(model.graph.vocab, 1000) for i in range(11)]
     found = next(differences(model, prompt, tokens=words.tokens), None)
     sys.stdout.write(f"first difference: {found}\n" if found else f"no task differs over {words.tokens} tokens\n")

@@ -13,9 +13,10 @@ from amk.codegen.cache import cubin_for
 from amk.codegen.emit import emit
 from amk.contracts.decode import contract_for, decode_parity
 from amk.pipeline import CompiledModel
+from amk.runtime.cuda import CudaChip
 from amk.runtime.device import probe
 from amk.runtime.errors import WatchdogError
-from amk.runtime.launch import CudaBackend
+from amk.runtime.launch import KernelBackend
 from amk.runtime.session import Session
 from tests.checkpoints import save_llama
 from tests.pipeline.test_compile import PROMPT, TWINS
@@ -145,15 +146,8 @@ def test_a_lost_signal_ends_in_an_error_that_names_it(model: CompiledModel, fold
     forced.schedule = replace(schedule, tasks=tasks)
     source = emit(forced)
     load, rope = model._weights()
-    backend = CudaBackend(
-        forced,
-        cubin_for(source),
-        source.config,
-        load=load,
-        rope=rope,
-        device=probe().devices[0],
-        watchdog_s=1.0,
-    )
+    chip = CudaChip(cubin_for(source), source.config, device=probe().devices[0], workers=len(forced.schedule.queues))
+    backend = KernelBackend(forced, source.config, chip, load=load, rope=rope, watchdog_s=1.0)
     session = Session(backend, vocab=131, context_limit=1024)
     for _ in range(2):
         with pytest.raises(WatchdogError, match=r"worker \d+, step 0\) waits for L1\.attention to reach 8; it is at 7"):

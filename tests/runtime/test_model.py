@@ -9,7 +9,7 @@ import pytest
 
 import amk
 from amk.errors import NoDeviceError
-from amk.runtime import launch, model
+from amk.runtime import cuda, launch, model
 from amk.runtime.device import Device, Driver
 from amk.runtime.kernel import build_kernel
 from tests.checkpoints import save_llama
@@ -29,11 +29,15 @@ def launched(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
     """What each backend was made with."""
     calls: list[dict[str, Any]] = []
 
-    class Played:
-        def __init__(self, validated: object, cubin: object, config: object, **options: Any) -> None:
-            calls.append({"validated": validated, "cubin": cubin, "config": config, **options})
+    def chip(cubin: object, config: object, **options: Any) -> dict[str, Any]:
+        return {"cubin": cubin, "config": config, **options}
 
-    monkeypatch.setattr(launch, "CudaBackend", Played)
+    def backend(validated: object, config: object, chip: dict[str, Any], **options: Any) -> None:
+        assert config is chip["config"]
+        calls.append({"validated": validated, **chip, **options})
+
+    monkeypatch.setattr(cuda, "CudaChip", chip)
+    monkeypatch.setattr(launch, "KernelBackend", backend)
     return calls
 
 
@@ -49,6 +53,7 @@ def test_the_first_device_of_the_arch_gets_the_kernel_that_the_manifest_names(
     compiled.open_session()
     (call,) = launched
     assert call["device"].ordinal == 1
+    assert call["workers"] == 132
     assert call["watchdog_s"] == 7.0
     assert call["cubin"].digest() == compiled.manifest.kernel.cubin
     assert call["config"].shared_bytes == compiled.manifest.kernel.shared_bytes

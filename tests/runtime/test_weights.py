@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import torch
 
 from amk.ir.buffers import Arrange, Buffer, RopeSource, Source
 from amk.ir.layout import arrange, pack
-from amk.runtime.weights import contents
+from amk.runtime.weights import Placed, contents
+from tests.runtime.played import PlayedChip, words
 
 
 @pytest.mark.parametrize("how", ["stack", "interleave"])
@@ -43,3 +46,26 @@ def test_the_rope_table_and_what_starts_empty() -> None:
     np.testing.assert_array_equal(contents(rope, lambda name: torch.zeros(1), lambda rows: table[:rows]), table)
     empty = Buffer(id="x", kind="activation", dtype="f32", shape=(4,))
     assert contents(empty, lambda name: torch.zeros(1), lambda rows: table) is None
+
+
+@pytest.mark.parametrize("gap", [0, 4096])
+def test_what_lies_between_two_buffers_is_guarded(gap: int) -> None:
+    buffers = (
+        Buffer(id="x", kind="activation", dtype="f32", shape=(3,)),
+        Buffer(id="token", kind="output", dtype="i32", shape=(5,)),
+        Buffer(id="w", kind="weight", dtype="bf16", shape=(128,), source=Source(tensors=("t",))),
+        Buffer(id="y", kind="activation", dtype="f32", shape=(64,)),
+    )
+    chip = PlayedChip(gap=gap)
+    schedule = SimpleNamespace(buffers=buffers, buffer={buffer.id: buffer for buffer in buffers})
+    placed = Placed(schedule, chip, lambda name: torch.ones(128), np.zeros, head_stride=0)
+    x, w, y = (placed.address[name] for name in "xwy")
+    assert x % 256 == 0
+    assert (w - x, y - w) == (256 + gap, 256 + gap)
+    behind = [(y + 256, gap)] if gap else []
+    between = [(w + 256, gap)] if gap else []
+    assert chip.guarded == [(x + 12, 244 + gap), *between, *behind]
+    assert placed.host.keys() == {"token"}
+    assert placed.address["token"] == placed.host["token"].address
+    assert words(w, 64).tolist() == [0x3F803F80] * 64
+    assert not words(y, 64).any()
