@@ -23,8 +23,8 @@ class Pinned:
 class Chip(Protocol):
     """A kernel, loaded where it runs.
 
-    Addresses are the kernel's. Calls come one at a time, from any thread. What is handed out stays until ``close``, which
-    also happens to a chip that nobody holds any more. Whatever fails, a launch too, is raised as a ``DeviceError``.
+    Addresses are the kernel's. Calls come one at a time, from any thread. What is handed out stays until ``close``,
+    which also happens to a chip that nobody holds any more. What fails, a launch too, is raised as a ``DeviceError``.
 
     Attributes
     ----------

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import ctypes
 import weakref
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from amk.runtime.chip import Pinned
 from amk.runtime.device import Device, probe
 from amk.runtime.driver import Context, call, download, is_idle, upload, zero
-from amk.runtime.errors import GridTooLargeError, OldDriverError, WrongDeviceError
+from amk.runtime.errors import GridTooLargeError, OldDriverError, StreamCaptureError, WrongDeviceError
 
 if TYPE_CHECKING:
     from amk.codegen.config import KernelConfig
@@ -22,6 +24,9 @@ if TYPE_CHECKING:
 
 class CudaChip:
     """A kernel on one GPU; see ``chip.Chip``. The device's context is current only while a method runs.
+
+    While the calling thread captures its CUDA stream into a graph, every method but ``close`` refuses to work: launches
+    on another stream would not be part of the graph, and copies and waits would invalidate it.
 
     Parameters
     ----------
@@ -36,12 +41,13 @@ class CudaChip:
     ------
     WrongDeviceError, OldDriverError, GridTooLargeError
         The device or its driver cannot run the kernel; nothing is kept.
-    DriverError
+    StreamCaptureError, DriverError
     """
 
     gap = 0
 
     def __init__(self, cubin: Cubin, config: KernelConfig, *, device: Device, workers: int) -> None:
+        _refuse_capture()
         _check_runs(cubin, device)
         self.device = device
         self._config = config
@@ -51,7 +57,7 @@ class CudaChip:
         self._free = weakref.finalize(self, _free, self._context, self._owned)
         self._free.atexit = False  # the driver frees all that a process held
         try:
-            with self._context.active():
+            with self._active():
                 self.clock_hz = 1e3 * self._context.attribute("CLOCK_RATE")
                 self._function = self._load(cubin)
                 self._stream = call("cuStreamCreate", 1)  # CU_STREAM_NON_BLOCKING
@@ -76,8 +82,14 @@ class CudaChip:
             raise GridTooLargeError(workers=self._workers, name=self.device.name, most=most)
         return function
 
-    def memory(self, size: int) -> int:
+    @contextmanager
+    def _active(self) -> Iterator[None]:
+        _refuse_capture()
         with self._context.active():
+            yield
+
+    def memory(self, size: int) -> int:
+        with self._active():
             size = max(size, 1)
             address = int(call("cuMemAlloc", size))
             self._owned.callback(call, "cuMemFree", address)
@@ -88,7 +100,7 @@ class CudaChip:
         from cuda.bindings import driver
 
         flags = driver.CU_MEMHOSTALLOC_PORTABLE | driver.CU_MEMHOSTALLOC_DEVICEMAP
-        with self._context.active():
+        with self._active():
             pointer = int(call("cuMemHostAlloc", 4 * words, flags))
             self._owned.callback(call, "cuMemFreeHost", pointer)
             address = int(call("cuMemHostGetDevicePointer", pointer, 0))
@@ -100,17 +112,17 @@ class CudaChip:
         """Nothing: a GPU does not tell."""
 
     def upload(self, address: int, data: NDArray[Any]) -> None:
-        with self._context.active():
+        with self._active():
             upload(address, data)
 
     def download(self, address: int, out: NDArray[Any]) -> None:
-        with self._context.active():
+        with self._active():
             download(address, out)
 
     def launch(self, params: bytes) -> None:
         argument = ctypes.create_string_buffer(params, len(params))
         pointers = np.array([ctypes.addressof(argument)], dtype=np.uint64)
-        with self._context.active():
+        with self._active():
             call(
                 "cuLaunchCooperativeKernel",
                 self._function,
@@ -121,15 +133,23 @@ class CudaChip:
             )
 
     def is_over(self) -> bool:
-        with self._context.active():
+        with self._active():
             return is_idle(self._stream)
 
     def wait(self) -> None:
-        with self._context.active():
+        with self._active():
             call("cuStreamSynchronize", self._stream)
 
     def close(self) -> None:
         self._free()
+
+
+def _refuse_capture() -> None:
+    """Raise if PyTorch captures this thread's stream, before any call of the driver that would invalidate the graph."""
+    # Nothing is captured by a PyTorch that has not initialised CUDA, and asking it would do so.
+    initialized: bool = torch.cuda.is_initialized()  # type: ignore[no-untyped-call]
+    if initialized and torch.cuda.is_current_stream_capturing():
+        raise StreamCaptureError
 
 
 def _check_runs(cubin: Cubin, device: Device) -> None:

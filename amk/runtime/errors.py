@@ -17,6 +17,12 @@ class TooManyEosError(UsageError):
     mend = "pass fewer ids as eos_token_id"
 
 
+class StreamCaptureError(UsageError):
+    code = "AMK-R612"
+    what = "this thread is capturing its CUDA stream into a graph, and a launch of amk cannot be part of one"
+    mend = "call the model outside of the capture: before `torch.cuda.graph` begins or after it has ended"
+
+
 class DriverError(DeviceError):
     code = "AMK-R602"
     what = "{call} failed: {status} ({why})"

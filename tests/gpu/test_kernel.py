@@ -15,7 +15,7 @@ from amk.contracts.decode import contract_for, decode_parity
 from amk.pipeline import CompiledModel
 from amk.runtime.cuda import CudaChip
 from amk.runtime.device import probe
-from amk.runtime.errors import WatchdogError
+from amk.runtime.errors import StreamCaptureError, WatchdogError
 from amk.runtime.launch import KernelBackend
 from amk.runtime.session import Session
 from tests.checkpoints import save_llama
@@ -166,3 +166,27 @@ def test_a_thousand_launches_leak_nothing(model: CompiledModel) -> None:
         session.prefill([5], new_tokens=2)
         list(session.decode(1))
     assert torch.cuda.mem_get_info()[0] == free
+
+
+def test_a_graph_capture_refuses_the_model_and_survives(model: CompiledModel) -> None:
+    session = model.session
+    expected = model.generate(PROMPT, max_new_tokens=20, eos_token_id=[]).token_ids
+    x = torch.arange(4.0, device="cuda")
+    _ = (x + 1) * 2  # both kernels are loaded before the capture
+    graph = torch.cuda.CUDAGraph()
+    session.prefill(PROMPT, new_tokens=21)
+    with torch.cuda.graph(graph):
+        y = x + 1
+        for attempt in (
+            lambda: model.generate(PROMPT, max_new_tokens=20),
+            lambda: session.force(5),
+            session.logits,
+            model.open_session,
+        ):
+            with pytest.raises(StreamCaptureError, match="AMK-R612"):
+                attempt()
+        y = y * 2
+    x += 1
+    graph.replay()
+    assert y.tolist() == [4.0, 6.0, 8.0, 10.0]
+    assert model.generate(PROMPT, max_new_tokens=20, eos_token_id=[]).token_ids == expected

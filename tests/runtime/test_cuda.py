@@ -16,7 +16,7 @@ from amk.codegen import abi
 from amk.runtime import cuda, driver
 from amk.runtime.cuda import CudaChip
 from amk.runtime.device import Device, Driver
-from amk.runtime.errors import DriverError, GridTooLargeError, OldDriverError, WrongDeviceError
+from amk.runtime.errors import DriverError, GridTooLargeError, OldDriverError, StreamCaptureError, WrongDeviceError
 from amk.runtime.kernel import Kernel as Built
 from amk.runtime.kernel import build_kernel
 from amk.runtime.launch import KernelBackend
@@ -34,6 +34,7 @@ class Played:
         self.memory: dict[int, Any] = {}
         self.pending: dict[str, Any] | None = None
         self.kernel: Kernel = lambda params: None
+        self.params: list[dict[str, Any]] = []
         self.launched: list[tuple[Any, ...]] = []
         self.called: list[str] = []
         self.blocks_per_sm = 1
@@ -75,6 +76,7 @@ class Played:
     def cuLaunchCooperativeKernel(self, function: Any, *args: Any) -> None:  # noqa: N802
         pointer = ctypes.c_uint64.from_address(args[-1]).value
         self.pending = abi.PARAMS.unpack(ctypes.string_at(pointer, abi.PARAMS.size))
+        self.params.append(self.pending)
         self.launched.append(args[:-1])
 
     def cuStreamSynchronize(self, stream: Any) -> None:  # noqa: N802
@@ -201,3 +203,51 @@ def test_a_device_that_does_not_fit_is_refused_and_nothing_is_kept(
     with pytest.raises(OldDriverError, match=r"CUDA 12\.8"):
         open_chip(built)
     assert played.given_back
+
+
+@pytest.fixture
+def capturing(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[bool]]:
+    """Whether PyTorch captures the current stream: ``capturing[0]``."""
+    state = [False]
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
+    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: state[0])
+    return state
+
+
+def test_nothing_is_called_while_a_stream_is_captured(
+    played: Played, built: Built, model: amk.CompiledModel, capturing: list[bool]
+) -> None:
+    session = model._session_on(open_backend(built, model))
+    played.kernel = counting(session.backend)
+    session.prefill([5, 6, 7])
+    called = list(played.called)
+    capturing[0] = True
+    for attempt in (
+        lambda: open_chip(built),
+        lambda: session.prefill([5]),
+        lambda: session.force(5),
+        lambda: next(session.decode(2)),
+        session.logits,
+    ):
+        with pytest.raises(StreamCaptureError, match="AMK-R612") as refused:
+            attempt()
+        assert "outside of the capture" in refused.value.remedy
+    assert played.called == called
+    capturing[0] = False
+    assert session.prefill([5, 6, 7]) == 3
+    assert list(session.decode(2)) == [4, 5]
+
+
+def test_a_launch_that_runs_when_a_capture_begins_is_booked_after_it(
+    played: Played, built: Built, model: amk.CompiledModel, capturing: list[bool]
+) -> None:
+    backend = open_backend(built, model)
+    played.kernel = counting(backend)
+    run = backend.run(pos=0, tokens=1, steps=4)
+    assert next(run) == 4
+    capturing[0] = True
+    with pytest.raises(StreamCaptureError):
+        next(run)
+    capturing[0] = False
+    list(backend.run(pos=4, tokens=1, steps=1))
+    assert played.params[-1]["steps_done"] == 4
