@@ -81,7 +81,7 @@ lint: .venv/.installed
 	.venv/bin/ruff format --check .
 	.venv/bin/mypy
 	.venv/bin/lint-imports
-	find amk -name '*.cuh' -exec .venv/bin/clang-format --dry-run -Werror {} +
+	find amk \( -name '*.cuh' -o -path '*csrc/host/*' -type f \) -exec .venv/bin/clang-format --dry-run -Werror {} +
 
 pytest: setup
 	$(PY) -m pytest -n $(WORKERS)

@@ -23,7 +23,7 @@ from amk.ir.schedule import Schedule
 from amk.parity.verdicts import ensure_twin
 from amk.runtime.artefact import ARTEFACT_VERSION, Manifest, read_artefact
 from amk.runtime.device import probe
-from amk.runtime.kernel import KernelFacts, build_kernel
+from amk.runtime.kernel import KernelFacts, build_for_host, build_kernel
 from amk.runtime.model import CompiledModel
 from amk.target import Target, resolve_target
 from amk.validator import ValidatedSchedule, certify, check_certificate
@@ -60,7 +60,8 @@ def compile(  # noqa: A001 - amk.compile is what users call it
     model
         An alias (``SmolLM2-135M``), hub id, folder, GGUF file, or a transformers model in memory.
     arch
-        ``cpu``, ``sm_80``, ``sm_90`` or ``sm_120``; None for this machine's GPU, else ``cpu``.
+        ``cpu`` (the reference machine), ``host`` (the kernel, on this processor), ``sm_80``, ``sm_90`` or ``sm_120``;
+        None for this machine's GPU, else ``cpu``.
     target
         A chip record (``h200``, ``a100`` ...); the arch's default otherwise. A present device's SM count wins.
     dtype
@@ -158,7 +159,8 @@ def _kernel_facts(validated: ValidatedSchedule, progress: bool) -> KernelFacts |
     if validated.schedule.target.arch == "cpu":
         return None
     with _stage("building the kernel", progress):
-        return build_kernel(validated).facts
+        build = build_for_host if validated.schedule.target.arch == "host" else build_kernel
+        return build(validated).facts
 
 
 def vm_for(schedule: Schedule) -> str:
@@ -167,7 +169,7 @@ def vm_for(schedule: Schedule) -> str:
         return ""
     from amk.codegen.emit import vm_digest
 
-    return vm_digest()
+    return vm_digest(schedule.target.arch)
 
 
 def choose_target(*, arch: str | None, target: str | None, device: int | None) -> Target:
@@ -178,7 +180,7 @@ def choose_target(*, arch: str | None, target: str | None, device: int | None) -
     UnknownArchError, UnknownTargetError, TargetArchMismatchError, BadOptionError
     """
     asked = resolve_target(arch=arch, target=target) if arch or target else None
-    if asked is not None and asked.arch == "cpu":
+    if asked is not None and asked.arch in ("cpu", "host"):
         return asked
     present = [found for found in probe().devices if found.supported and (asked is None or found.arch == asked.arch)]
     if device is not None:

@@ -5,6 +5,7 @@ variable                meaning                                        default
 ======================  =============================================  ==========================================
 ``AMK_HOME``            prepared checkpoints and the build cache       ``~/.cache/amk`` (or ``XDG_CACHE_HOME``)
 ``AMK_WATCHDOG_S``      seconds a wait inside a kernel may take         5
+``AMK_CXX``             C++ compiler for ``arch="host"``                g++, else clang++
 ``AMK_LOG``             level of the ``amk`` logger on the CLI         ``warning``
 ======================  =============================================  ==========================================
 
@@ -37,11 +38,14 @@ class Settings:
         One of ``LOG_LEVELS``.
     watchdog_s
         Seconds after which a wait inside a kernel ends the launch; raise it under a profiler or a sanitizer.
+    cxx
+        C++ compiler of ``arch="host"``; empty for the first that is found.
     """
 
     home: Path
     log_level: str
     watchdog_s: float
+    cxx: str
 
     @property
     def checkpoints(self) -> Path:
@@ -71,7 +75,9 @@ def settings() -> Settings:
     if home is not None and not home.strip():
         raise BadSettingError(variable="AMK_HOME", value=home, why="it is empty", fix="a folder")
     root = Path(home) if home else Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "amk"
-    return Settings(home=root.expanduser(), log_level=level, watchdog_s=_watchdog_s())
+    return Settings(
+        home=root.expanduser(), log_level=level, watchdog_s=_watchdog_s(), cxx=os.environ.get("AMK_CXX", "")
+    )
 
 
 def _watchdog_s() -> float:

@@ -19,7 +19,7 @@ class Target(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     Attributes
     ----------
     name, arch
-        ``arch`` is the code generator's target: ``cpu``, ``sm_80``, ``sm_90`` or ``sm_120``.
+        ``arch`` is the code generator's target: ``cpu``, ``host``, ``sm_80``, ``sm_90`` or ``sm_120``.
     workers
         Thread blocks that are co-resident at one block per SM; the number of SMs.
     shared_memory_bytes
@@ -60,10 +60,16 @@ KB: Final = 1024
 MB: Final = 1024 * KB
 GBPS: Final = 1_000_000_000
 
-ARCHS: Final = ("cpu", "sm_80", "sm_90", "sm_120")
+ARCHS: Final = ("cpu", "host", "sm_80", "sm_90", "sm_120")
 
 # The most shared memory a block of the architecture may ask for (CUDA C++ Programming Guide, compute capabilities).
-ARCH_SHARED_MEMORY_BYTES: Final = {"cpu": 1 * MB, "sm_80": 163 * KB, "sm_90": 227 * KB, "sm_120": 99 * KB}
+ARCH_SHARED_MEMORY_BYTES: Final = {
+    "cpu": 1 * MB,
+    "host": 227 * KB,
+    "sm_80": 163 * KB,
+    "sm_90": 227 * KB,
+    "sm_120": 99 * KB,
+}
 
 _CPU = Target(
     name="cpu",
@@ -79,6 +85,20 @@ _CPU = Target(
     k_chunk=4096,
     hop_us=20.0,
     drift=0,
+)
+
+# A block of the host is one thread of its processor, so there are few, and small.
+_HOST = replace(
+    _CPU,
+    name="host",
+    arch="host",
+    workers=8,
+    shared_memory_bytes=160 * KB,
+    stage_bytes=8 * KB,
+    stages=6,
+    in_flight_bytes=16 * KB,
+    k_chunk=2048,
+    drift=1,
 )
 
 _A100 = Target(
@@ -133,6 +153,7 @@ TARGETS: Final[dict[str, Target]] = {
     target.name: target
     for target in (
         _CPU,
+        _HOST,
         _A100,
         replace(_A100, name="a100-80gb", bandwidth_bytes_per_s=2_039 * GBPS),
         _H200,
@@ -142,7 +163,7 @@ TARGETS: Final[dict[str, Target]] = {
     )
 }
 
-_DEFAULT: Final = {"cpu": "cpu", "sm_80": "a100", "sm_90": "h200", "sm_120": "rtx5090"}
+_DEFAULT: Final = {"cpu": "cpu", "host": "host", "sm_80": "a100", "sm_90": "h200", "sm_120": "rtx5090"}
 
 
 def resolve_target(*, arch: str | None, target: str | None, workers: int | None = None) -> Target:
@@ -167,6 +188,8 @@ def resolve_target(*, arch: str | None, target: str | None, workers: int | None 
     if name not in TARGETS:
         raise UnknownTargetError(target=name, known=", ".join(sorted(TARGETS)))
     chip = TARGETS[name]
+    if arch == "host" and chip.arch != "cpu":
+        chip = replace(chip, name=f"{name}-on-host", arch="host")  # its schedule, on this processor
     if arch is not None and chip.arch != arch:
         raise TargetArchMismatchError(target=name, actual=chip.arch, arch=arch)
     if workers is None:

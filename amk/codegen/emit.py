@@ -23,12 +23,20 @@ TEMPLATE: Final = "kernel.cu.j2"
 KERNEL: Final = "amk_kernel"
 """Name of the kernel in a cubin."""
 
-_COPIES: Final = {"sm_80": "prim/async/copy.cuh", "sm_90": "prim/bulk/copy.cuh", "sm_120": "prim/bulk/copy.cuh"}
+_HOST: Final = "host/"
+"""Folder of csrc/ with the primitives and the scheduler of a build for this machine's processor."""
+
+_COPIES: Final = {
+    "host": "prim/bulk/copy.cuh",
+    "sm_80": "prim/async/copy.cuh",
+    "sm_90": "prim/bulk/copy.cuh",
+    "sm_120": "prim/bulk/copy.cuh",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CudaSource:
-    """What NVRTC is given.
+    """What NVRTC is given, or on the host g++.
 
     Attributes
     ----------
@@ -37,7 +45,7 @@ class CudaSource:
     headers
         Every header, by the name that it is included by.
     arch
-        ``sm_80``, ``sm_90`` or ``sm_120``.
+        ``sm_80``, ``sm_90``, ``sm_120`` or ``host``.
     config
         The constants in ``text``; a launch takes its threads and its shared memory from here.
     """
@@ -64,7 +72,7 @@ def emit(validated: ValidatedSchedule) -> CudaSource:
     supported.check(schedule)
     arch = schedule.target.arch
     config = kernel_config(schedule)
-    headers = csrc_headers()
+    headers = host_headers() if arch == "host" else csrc_headers()
     headers["abi.cuh"] = abi.header()
     headers["copy.cuh"] = headers[_COPIES[arch]]
     return CudaSource(text=render(config), headers=headers, arch=arch, config=config)
@@ -76,14 +84,22 @@ def render(config: KernelConfig) -> str:
 
 
 def csrc_headers() -> dict[str, str]:
-    """Every header of csrc/ by its path there."""
-    return _walk(resources.files("amk") / "csrc", "")
+    """Every header of csrc/ by its path there, without the host's."""
+    return {path: text for path, text in _csrc().items() if not path.startswith(_HOST)}
 
 
-def vm_digest() -> str:
-    """sha256, in hex, of all that runs on the chip whatever the schedule: csrc/, the task encoding and the template."""
+def host_headers() -> dict[str, str]:
+    """The same headers for a build on this machine: the primitives are the host's, and its sources come with them."""
+    files = _csrc()
+    prim = {path.removeprefix(_HOST): text for path, text in files.items() if path.startswith(f"{_HOST}prim/")}
+    return {path: text for path, text in files.items() if "prim/" not in path} | prim
+
+
+def vm_digest(arch: str) -> str:
+    """sha256, in hex, of all that runs on ``arch`` whatever the schedule: csrc/, the task encoding and the template."""
     template = (resources.files("amk.codegen") / "templates" / TEMPLATE).read_text(encoding="utf-8")
-    parts = (part for item in sorted(csrc_headers().items()) for part in item)
+    headers = host_headers() if arch == "host" else csrc_headers()
+    parts = (part for item in sorted(headers.items()) for part in item)
     return _digest(abi.header(), template, *parts)
 
 
@@ -94,12 +110,16 @@ def environment() -> Environment:
     return Environment(loader=PackageLoader("amk.codegen"), undefined=StrictUndefined, keep_trailing_newline=True)  # noqa: S701
 
 
+def _csrc() -> dict[str, str]:
+    return _walk(resources.files("amk") / "csrc", "")
+
+
 def _walk(folder: Traversable, prefix: str) -> dict[str, str]:
     found: dict[str, str] = {}
     for entry in sorted(folder.iterdir(), key=lambda entry: entry.name):
         if entry.is_dir():
             found |= _walk(entry, f"{prefix}{entry.name}/")
-        elif entry.name.endswith(".cuh"):
+        elif entry.name.endswith((".cuh", ".h", ".cc")):
             found[prefix + entry.name] = entry.read_text(encoding="utf-8")
     return found
 

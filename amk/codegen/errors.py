@@ -19,7 +19,7 @@ class NoCompilerError(BuildError):
 
 class CompileFailedError(BuildError):
     code = "AMK-B513"
-    what = "NVRTC {version} does not compile the kernel for {arch}:\n{log}"
+    what = "{compiler} does not compile the kernel for {arch}:\n{log}"
     mend = "this is a defect in amk: please report it with this message"
 
 
@@ -27,3 +27,9 @@ class SpillError(BuildError):
     code = "AMK-B514"
     what = "the kernel for {arch} spills {spilled} bytes of registers to memory"
     mend = "use fewer consumer warps or a smaller tokens_per_pass for this target"
+
+
+class NoHostCompilerError(BuildError):
+    code = "AMK-B515"
+    what = "there is no C++ compiler to build the kernel for this processor: looked for {looked}"
+    mend = "install g++ (Debian: apt install g++) or clang++, or set AMK_CXX to one"

@@ -97,7 +97,7 @@ def build(source: CudaSource) -> Cubin:
         (status,) = nvrtc.nvrtcCompileProgram(program, len(options), [option.encode() for option in options])
         log = _read(nvrtc.nvrtcGetProgramLogSize, nvrtc.nvrtcGetProgramLog, program).decode(errors="replace")
         if status != nvrtc.nvrtcResult.NVRTC_SUCCESS:
-            raise CompileFailedError(version=version, arch=source.arch, log=log.strip("\0\n"))
+            raise CompileFailedError(compiler=f"NVRTC {version}", arch=source.arch, log=log.strip("\0\n"))
         code = _read(nvrtc.nvrtcGetCUBINSize, nvrtc.nvrtcGetCUBIN, program)
     finally:
         nvrtc.nvrtcDestroyProgram(program)

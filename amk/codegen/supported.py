@@ -53,7 +53,7 @@ def head_shape(schedule: Schedule) -> HeadShape:
 
 def _unsupported(schedule: Schedule) -> Iterator[tuple[str, str]]:
     target = schedule.target
-    if target.arch not in ARCHS:
+    if target.arch not in (*ARCHS, "host"):
         yield f"arch {target.arch}", f"compile for one of {', '.join(ARCHS)}"
     if schedule.devices != 1 or schedule.sequences != 1:
         yield f"{schedule.devices} devices and {schedule.sequences} sequences", "use one of each"

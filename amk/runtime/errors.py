@@ -54,3 +54,15 @@ class WatchdogError(DeviceError):
         "{threshold}; it is at {value} ({others} other waits were open)"
     )
     mend = "raise AMK_WATCHDOG_S if the device is shared or profiled; otherwise this is a defect: please report it"
+
+
+class HostCrashError(DeviceError):
+    code = "AMK-R613"
+    what = "the kernel's process on this processor ended with code {code}:\n{log}"
+    mend = "this is a defect in amk or in what watched the kernel: please report it with this message"
+
+
+class HostMemoryError(DeviceError):
+    code = "AMK-R614"
+    what = "the model needs {need} bytes of memory, and the kernel's process maps {most}"
+    mend = "use a smaller model or max_context"

@@ -9,25 +9,31 @@ from amk.ir.record import Record
 
 if TYPE_CHECKING:
     from amk.codegen.config import KernelConfig
+    from amk.codegen.emit import CudaSource
+    from amk.codegen.host import Program, Watch
     from amk.codegen.nvrtc import Cubin
     from amk.validator import ValidatedSchedule
 
 
 class KernelFacts(Record):
-    """What a kernel is bound to, and what it takes: digests of source and machine code, and what compiled it."""
+    """What a kernel is bound to, and what it takes: digests of source and machine code, and what compiled it.
+
+    ``registers`` are a thread's; None where the kernel runs on this machine's processor.
+    """
 
     source: str
-    cubin: str
-    nvrtc: str
+    code: str
+    compiler: str
     options: tuple[str, ...]
-    registers: int
+    registers: int | None
     shared_bytes: int
     threads: int
 
     def __str__(self) -> str:
+        registers = "" if self.registers is None else f", {self.registers} registers and no spills"
         return (
-            f"cubin {self.cubin[:12]} of source {self.source[:12]} by NVRTC {self.nvrtc}: {self.threads} threads, "
-            f"{self.registers} registers, {self.shared_bytes} bytes of shared memory, no spills"
+            f"code {self.code[:12]} of source {self.source[:12]} by {self.compiler}: {self.threads} threads, "
+            f"{self.shared_bytes} bytes of shared memory{registers}"
         )
 
 
@@ -36,6 +42,15 @@ class Kernel:
     """Machine code, the constants it was built with, and its facts."""
 
     cubin: Cubin
+    config: KernelConfig
+    facts: KernelFacts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostKernel:
+    """The same for this machine's processor."""
+
+    program: Program
     config: KernelConfig
     facts: KernelFacts
 
@@ -54,11 +69,40 @@ def build_kernel(validated: ValidatedSchedule) -> Kernel:
     cubin = cubin_for(source)
     facts = KernelFacts(
         source=source.digest(),
-        cubin=cubin.digest(),
-        nvrtc=cubin.nvrtc,
+        code=cubin.digest(),
+        compiler=f"NVRTC {cubin.nvrtc}",
         options=cubin.options,
         registers=cubin.resources.registers,
         shared_bytes=source.config.shared_bytes,
         threads=source.config.threads,
     )
     return Kernel(cubin=cubin, config=source.config, facts=facts)
+
+
+def build_for_host(validated: ValidatedSchedule, watch: Watch = "nothing") -> HostKernel:
+    """The kernel of ``validated`` for this machine's processor, watched by ``watch``; cached as cubins are.
+
+    Raises
+    ------
+    BuildError
+    """
+    from amk.codegen.emit import emit
+
+    return host_kernel(emit(validated), watch)
+
+
+def host_kernel(source: CudaSource, watch: Watch = "nothing") -> HostKernel:
+    """The kernel of ``source`` for this machine's processor. Raises BuildError."""
+    from amk.codegen.cache import program_for
+
+    program = program_for(source, watch)
+    facts = KernelFacts(
+        source=source.digest(),
+        code=program.digest(),
+        compiler=program.compiler,
+        options=program.options,
+        registers=None,
+        shared_bytes=source.config.shared_bytes,
+        threads=source.config.threads,
+    )
+    return HostKernel(program=program, config=source.config, facts=facts)

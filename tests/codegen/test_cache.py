@@ -223,7 +223,7 @@ def test_what_is_cached_needs_no_writing(builder: Builder, monkeypatch: pytest.M
 def test_the_cache_is_shown_and_cleared(builder: Builder, capsys: pytest.CaptureFixture[str]) -> None:
     cubin_for(source())
     assert main(["cache", "info"]) == 0
-    assert cache.KIND in capsys.readouterr().out
+    assert cache.CUBINS in capsys.readouterr().out
     assert main(["cache", "clear", "--yes"]) == 0
     assert cached(source()) is None
     cubin_for(source())

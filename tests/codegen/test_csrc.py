@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2] / "amk/csrc"
-SOURCES = sorted(path for path in ROOT.rglob("*") if path.is_file())
+HOST = ROOT / "host"
+SOURCES = sorted(path for path in ROOT.rglob("*") if path.is_file() and HOST not in path.parents)
 
 # Written when a kernel is generated.
 GENERATED = {"abi.cuh", "copy.cuh"}
@@ -30,6 +31,11 @@ def directives(path: Path) -> list[tuple[str, str]]:
 
 def test_there_are_sources() -> None:
     assert len(SOURCES) > 10
+
+
+def test_every_primitive_is_the_hosts_too() -> None:
+    primitives = {path.relative_to(ROOT).as_posix() for path in (ROOT / "prim").rglob("*.cuh")}
+    assert primitives == {path.relative_to(HOST).as_posix() for path in (HOST / "prim").rglob("*.cuh")}
 
 
 @every_file

@@ -13,6 +13,7 @@ from amk.codegen import abi, emit
 from amk.codegen.config import kernel_config
 from amk.codegen.emit import TEMPLATE, environment, render, vm_digest
 from amk.codegen.errors import NotGeneratableError
+from amk.target import resolve_target
 from amk.validator import certify
 from tests.builders import llama_graph, lower
 from tests.codegen.programs import CONFIG
@@ -68,9 +69,9 @@ def test_the_digest_is_stable(run_python: Run) -> None:
 from amk.codegen.emit import emit, vm_digest
 from amk.validator import certify
 from tests.codegen.shapes import scheduled
-print(emit(certify(scheduled("smollm2", "sm_90"))).digest(), vm_digest())
+print(emit(certify(scheduled("smollm2", "sm_90"))).digest(), vm_digest("sm_90"), vm_digest("host"))
 """
-    here = f"{emit.emit(certify(scheduled('smollm2', 'sm_90'))).digest()} {vm_digest()}\n"
+    here = f"{emit.emit(certify(scheduled('smollm2', 'sm_90'))).digest()} {vm_digest('sm_90')} {vm_digest('host')}\n"
     for seed in ("1", "2"):
         result = run_python(program, PYTHONHASHSEED=seed)
         assert result.stdout == here, result.stderr
@@ -88,15 +89,16 @@ def test_there_is_no_kernel_for_a_cpu() -> None:
         emit.emit(certify(lower(llama_graph())))
 
 
-def test_the_digest_of_the_machine_covers_every_header(monkeypatch: pytest.MonkeyPatch) -> None:
-    headers = emit.csrc_headers()
-    digests = {vm_digest()}
+@pytest.mark.parametrize(("arch", "of"), [("sm_90", "csrc_headers"), ("host", "host_headers")])
+def test_the_digest_of_the_machine_covers_every_header(arch: str, of: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    headers = getattr(emit, of)()
+    digests = {vm_digest(arch)}
     for name in headers:
-        monkeypatch.setattr(emit, "csrc_headers", lambda name=name: {**headers, name: headers[name] + "\n"})
-        digests.add(vm_digest())
-    monkeypatch.setattr(emit, "csrc_headers", lambda: headers)
+        monkeypatch.setattr(emit, of, lambda name=name: {**headers, name: headers[name] + "\n"})
+        digests.add(vm_digest(arch))
+    monkeypatch.setattr(emit, of, lambda: headers)
     monkeypatch.setattr(abi, "header", lambda: "")
-    digests.add(vm_digest())
+    digests.add(vm_digest(arch))
     assert len(digests) == len(headers) + 2
 
 
@@ -106,3 +108,15 @@ def test_generating_a_kernel_loads_no_framework_and_no_driver(run_python: Run) -
         "print([name for name in ('torch', 'transformers', 'cuda') if name in sys.modules])"
     )
     assert result.stdout == "[]\n", result.stderr
+
+
+def test_the_host_is_given_what_nvrtc_is_given() -> None:
+    """Byte for byte, but for the primitives and what stands behind them."""
+    chips = [resolve_target(arch=arch, target="h200") for arch in ("host", "sm_90")]
+    host, gpu = (emit.emit(certify(lower(llama_graph(), chip))) for chip in chips)
+    assert host.text == gpu.text
+    shared = {path for path in gpu.headers if not path.startswith("prim/") and path != "copy.cuh"}
+    assert {path for path in shared if path.startswith(("vm/", "ops/"))} > {"vm/kernel.cuh", "ops/gemv.cuh"}
+    assert {path: gpu.headers[path] for path in shared} == {path: host.headers[path] for path in shared}
+    rest = host.headers.keys() - shared
+    assert all(path.startswith(("prim/", "host/")) or path == "copy.cuh" for path in rest)

@@ -55,7 +55,7 @@ def test_the_first_device_of_the_arch_gets_the_kernel_that_the_manifest_names(
     assert call["device"].ordinal == 1
     assert call["workers"] == 132
     assert call["watchdog_s"] == 7.0
-    assert call["cubin"].digest() == compiled.manifest.kernel.cubin
+    assert call["cubin"].digest() == compiled.manifest.kernel.code
     assert call["config"].shared_bytes == compiled.manifest.kernel.shared_bytes
     assert call["load"]("model.norm.weight").shape == (64,)
     assert call["rope"](5).shape == (5, 2, 8)

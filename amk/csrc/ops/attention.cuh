@@ -170,6 +170,7 @@ struct AttentionOp {
         total += weight;
       }
       total = warp_sum(total);
+      warp_sync();  // every lane has read the last maximum
       if (block.lane == 0) {
         const float shrink = expf(work.top[query] - top);
         work.shrink[query] = shrink;

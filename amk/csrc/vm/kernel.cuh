@@ -4,6 +4,7 @@
 #include "ops/attention.cuh"
 #include "ops/gemv.cuh"
 #include "ops/sample.cuh"
+#include "prim/trace.cuh"
 #include "vm/producer.cuh"
 
 namespace amk {
@@ -55,6 +56,7 @@ __device__ void consume(Shared<Config>& shared, const Params& params, u32 length
       going = wait_phase(params, &shared.ending, &shared.slot_full[slot], done / kSlots & 1, block.step);
       if (!going) break;
       const TaskHead& head = *reinterpret_cast<const TaskHead*>(shared.slots[slot]);
+      note_task(head.number);
       // V1, V2, V4 (no drift): all warps meet before anything of a task is signalled and before the next one begins.
       going = wait_for(block, head) && run_task(block, head) && block.meet();
       if (!going) break;

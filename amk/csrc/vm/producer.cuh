@@ -2,6 +2,7 @@
 #pragma once
 
 #include "copy.cuh"
+#include "prim/trace.cuh"
 #include "vm/stream.cuh"
 #include "vm/wait.cuh"
 
@@ -63,12 +64,14 @@ struct Producer {
 
   __device__ bool next_slot(const char* queue, u32 length, u64 index) {
     if (index >= kSlots && !landed(&shared.slot_empty[index % kSlots], (index / kSlots - 1) & 1)) return false;
+    warp_sync();  // every lane has read what lay in the slot before: a vote orders no memory
     fetch(queue, length, index);
     return true;
   }
 
   __device__ bool stream(const TaskHead& head) {
     number = head.number;
+    note_task(number);
     if (head.opcode == kOpcodeGemv) return weights(reinterpret_cast<const GemvTask&>(head));
     if (head.opcode == kOpcodeAttention) return past(reinterpret_cast<const AttentionTask&>(head));
     return true;

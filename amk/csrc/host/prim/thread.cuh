@@ -1,0 +1,50 @@
+// Who a thread is, and how threads of one block meet.
+#pragma once
+
+#include <math.h>
+
+#include "host/runtime.h"
+
+#define __device__
+#define __global__
+#define __grid_constant__
+#define __launch_bounds__(...)
+#define __noinline__ __attribute__((noinline))
+#define __shared__ __thread
+#define __syncthreads() amk::host::meet_block()
+#define threadIdx amk::host::thread_index()
+#define blockIdx amk::host::block_index()
+
+struct alignas(16) uint4 {
+  unsigned x, y, z, w;
+};
+
+namespace amk {
+
+using u16 = unsigned short;
+using u32 = unsigned int;
+using u64 = unsigned long long;
+
+constexpr int kWarp = 32;
+
+inline int warp_index() { return static_cast<int>(threadIdx.x) / kWarp; }
+inline int lane_index() { return static_cast<int>(threadIdx.x) % kWarp; }
+
+inline float float_of(u32 bits) { return __builtin_bit_cast(float, bits); }
+inline u32 bits_of(float value) { return __builtin_bit_cast(u32, value); }
+
+inline float shuffle_xor(float value, int mask) { return float_of(host::exchange_xor(bits_of(value), mask)); }
+inline int shuffle_xor(int value, int mask) {
+  return static_cast<int>(host::exchange_xor(static_cast<u32>(value), mask));
+}
+
+inline float warp_sum(float value) {
+  for (int mask = kWarp / 2; mask > 0; mask /= 2) value += shuffle_xor(value, mask);
+  return value;
+}
+
+inline bool all_lanes(bool value) { return host::vote_all(value); }
+
+inline void warp_sync() { host::meet_warp(); }
+
+}  // namespace amk

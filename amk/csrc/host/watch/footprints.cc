@@ -1,0 +1,110 @@
+// The log of footprints: the compiler's hooks for ThreadSanitizer, without ThreadSanitizer.
+//
+// A record of the log: u32 task, u32 1 for a write, u64 address, u64 bytes.
+#include <cstdio>
+#include <cstdlib>
+#include <mutex>
+#include <vector>
+
+#include "host/watch.h"
+
+namespace amk::host {
+namespace {
+
+struct Record {
+  uint32_t task;
+  uint32_t write;
+  uint64_t address;
+  uint64_t bytes;
+};
+
+uint64_t observed_begin, observed_end;
+std::mutex guard;
+std::vector<Record> records;
+
+void note(const volatile void* where, size_t bytes, bool write) {
+  const auto address = reinterpret_cast<uint64_t>(where);
+  if (address >= observed_end || address + bytes <= observed_begin) return;
+  const Record made{current_task(), write, address, bytes};
+  const std::lock_guard<std::mutex> lock(guard);
+  records.push_back(made);
+}
+
+}  // namespace
+
+namespace watch {
+
+void adopt(Context&) {}
+void create(Context&) {}
+void destroy(Context&) {}
+void leave(Context&, Context&, bool) {}
+void arrived(Context&) {}
+void release(const void*) {}
+void acquire(const void*) {}
+void reads(const void* address, size_t size) { note(address, size, false); }
+void writes(const void* address, size_t size) { note(address, size, true); }
+void forbid(const void*, size_t) {}
+void allow(const void*, size_t) {}
+void look_away() {}
+void look_again() {}
+void act_as(Context&) {}
+
+void observe(const void* begin, size_t size) {
+  observed_begin = reinterpret_cast<uint64_t>(begin);
+  observed_end = observed_begin + size;
+}
+
+void launched(const char* path) {
+  if (path == nullptr) return;
+  FILE* log = std::fopen(path, "ab");
+  if (log == nullptr || std::fwrite(records.data(), sizeof(Record), records.size(), log) != records.size() ||
+      std::fclose(log) != 0) {
+    std::fprintf(stderr, "amk: the log %s cannot be written\n", path);
+    std::_Exit(74);
+  }
+  records.clear();
+}
+
+}  // namespace watch
+}  // namespace amk::host
+
+extern "C" {
+
+using amk::host::note;
+
+void __tsan_init() {}
+void __tsan_func_entry(void*) {}
+void __tsan_func_exit() {}
+
+#define AMK_ACCESS(bytes)                                                           \
+  void __tsan_read##bytes(void* address) { note(address, bytes, false); }           \
+  void __tsan_write##bytes(void* address) { note(address, bytes, true); }           \
+  void __tsan_unaligned_read##bytes(void* address) { note(address, bytes, false); } \
+  void __tsan_unaligned_write##bytes(void* address) { note(address, bytes, true); }
+AMK_ACCESS(1)
+AMK_ACCESS(2)
+AMK_ACCESS(4)
+AMK_ACCESS(8)
+AMK_ACCESS(16)
+
+void __tsan_read_range(void* address, unsigned long size) { note(address, size, false); }
+void __tsan_write_range(void* address, unsigned long size) { note(address, size, true); }
+void __tsan_vptr_update(void**, void*) {}
+void __tsan_vptr_read(void**) {}
+
+unsigned __tsan_atomic32_load(const volatile unsigned* address, int) {
+  note(address, 4, false);
+  return __atomic_load_n(address, __ATOMIC_SEQ_CST);
+}
+
+void __tsan_atomic32_store(volatile unsigned* address, unsigned value, int) {
+  note(address, 4, true);
+  __atomic_store_n(address, value, __ATOMIC_SEQ_CST);
+}
+
+unsigned __tsan_atomic32_fetch_add(volatile unsigned* address, unsigned value, int) {
+  note(address, 4, true);
+  return __atomic_fetch_add(address, value, __ATOMIC_SEQ_CST);
+}
+
+}  // extern "C"
