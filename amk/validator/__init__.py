@@ -13,9 +13,9 @@ from amk.validator.certificate import (
     certificate_of,
     certify,
     check_certificate,
-    validator_digest,
 )
 from amk.validator.check import validate, validate_model
+from amk.validator.digest import validator_digest
 from amk.validator.findings import Finding, Outcome, Rule, Verdict
 from amk.validator.model import AccessModel, Node
 

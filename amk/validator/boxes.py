@@ -85,6 +85,19 @@ class BoxTable:
         return np.minimum.reduce([low for low, _ in corners]), np.maximum.reduce([high for _, high in corners])
 
 
+class TooManyCellsError(Exception):
+    """Boxes cut each other into more pieces than are worth looking at; nothing is claimed."""
+
+
+# A large model on a large chip has a few million; what is far beyond costs memory and is no schedule to launch.
+CELLS_MAX: Final = 1 << 26
+
+
+def _few(what: str, count: float) -> None:
+    if count > CELLS_MAX:
+        raise TooManyCellsError(f"there are {count:.0f} {what}, and {CELLS_MAX} are looked at")
+
+
 def spread(starts: Ints, counts: Ints) -> tuple[Ints, Ints]:
     """Expand ranges: for each range i, its number repeated and ``starts[i] .. starts[i] + counts[i] - 1``."""
     which = np.repeat(np.arange(len(counts)), counts)
@@ -107,6 +120,7 @@ def may_meet(table: BoxTable, a: Ints, b: Ints, reach: Domain) -> tuple[Ints, In
     """Pairs (i in a, j in b) of boxes whose hulls overlap; found by sorting, so at the cost of the pairs found."""
     lows, highs = table.hull(reach)
     plans = [_meeting(lows[:, axis], highs[:, axis], a, b) for axis in range(table.rank)]
+    _few("pairs of regions that may meet", min(int(plan[1].sum() + plan[3].sum()) for plan in plans))
     first, inside_a, second, inside_b = min(plans, key=lambda plan: int(plan[1].sum() + plan[3].sum()))
     axis = next(i for i, plan in enumerate(plans) if plan[0] is first)
     by_b = np.argsort(lows[b, axis], kind="stable")
@@ -194,6 +208,7 @@ class Grid:
 
     def cells(self, begin: Ints, end: Ints) -> tuple[Ints, Ints]:
         """For each box, its number and its cells, one after another."""
+        _few("cells of regions", float((end - begin).prod(axis=1, dtype=np.float64).sum()))
         which = np.arange(len(begin))
         cell = np.zeros(len(begin), np.int64)
         for axis, size in enumerate(self.shape):

@@ -21,7 +21,9 @@ from amk.validator.rules import (
     stop,
     stream,
     structure,
-    tags,
+    tag_order,
+    tag_overwritten,
+    tag_writer,
     window,
 )
 
@@ -33,9 +35,9 @@ RULES: Final[dict[str, Rule]] = {
         reads.RULE,
         coverage.RULE,
         kv.RULE,
-        tags.T1,
-        tags.T2,
-        tags.T3,
+        tag_writer.RULE,
+        tag_overwritten.RULE,
+        tag_order.RULE,
         outputs.RULE,
         stream.RULE,
         stop.RULE,

@@ -6,8 +6,6 @@ the validator again.
 
 from __future__ import annotations
 
-import hashlib
-from functools import cache
 from pathlib import Path
 from typing import Final, NoReturn
 
@@ -18,24 +16,8 @@ from amk.ir.record import Record
 from amk.ir.regions import TOKENS
 from amk.ir.schedule import Schedule
 from amk.validator.check import validate
+from amk.validator.digest import validator_digest
 from amk.validator.findings import Outcome, Verdict
-
-_ROOM: Final = Path(__file__).resolve().parent
-_PACKAGE: Final = _ROOM.parent
-
-# Sources outside the room that decide what a schedule means: all that the room imports but errors, which only say it.
-_READ: Final = (
-    "ir/__init__.py",
-    "ir/accesses.py",
-    "ir/attention.py",
-    "ir/buffers.py",
-    "ir/gemv.py",
-    "ir/record.py",
-    "ir/regions.py",
-    "ir/schedule.py",
-    "ir/tasks.py",
-    "target.py",
-)
 
 
 class Certificate(Record):
@@ -158,18 +140,6 @@ def certificate_of(schedule: Schedule, verdict: Verdict, *, vm: str = "") -> Cer
         verdict=verdict.outcome,
         statistics=verdict.statistics,
     )
-
-
-@cache
-def validator_digest() -> str:
-    """sha256, in hex, over the validator's sources and the sources that say what a schedule means."""
-    files = sorted(_ROOM.rglob("*.py")) + [_PACKAGE / name for name in _READ]
-    digest = hashlib.sha256()
-    for path in files:
-        text = path.read_bytes().replace(b"\r\n", b"\n")
-        digest.update(f"{path.relative_to(_PACKAGE).as_posix()} {len(text)}\n".encode())
-        digest.update(text)
-    return digest.hexdigest()
 
 
 def check_certificate(

@@ -42,16 +42,19 @@ class Chains:
         return np.searchsorted(self.cell, cell, "right")
 
     @cached_property
-    def _by_version(self) -> tuple[Ints, Ints, int]:
-        width = int(self.version.max(initial=0)) + 2
-        key = self.cell * width + self.version
+    def _by_version(self) -> tuple[Ints, Ints, Ints]:
+        """Keys of (cell, version) in order, the entries they belong to, and the versions that occur."""
+        names = np.unique(self.version)
+        key = self.cell * (len(names) + 1) + np.searchsorted(names, self.version)
         order = np.argsort(key, kind="stable")
-        return key[order], order, width
+        return key[order], order, names
 
     def occurrences(self, cell: Ints, version: Ints) -> tuple[Ints, Ints]:
         """Half-open ranges of the occurrences of a version in a cell's chain; ``entry`` says where each is."""
-        key, _, width = self._by_version
-        wanted = cell * width + np.minimum(version, width - 1)
+        key, _, names = self._by_version
+        place = np.searchsorted(names, version)
+        occurs = np.isin(version, names)
+        wanted = cell * (len(names) + 1) + np.where(occurs, place, len(names))
         return np.searchsorted(key, wanted, "left"), np.searchsorted(key, wanted, "right")
 
     def entry(self, occurrence: Ints) -> Ints:

@@ -5,19 +5,20 @@ from __future__ import annotations
 import gc
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 from amk.ir.schedule import Schedule
-from amk.validator.accesses import collect
-from amk.validator.boxes import domain
-from amk.validator.context import Context, mattering_streams, tag_edges
+from amk.validator.accesses import Accesses, collect
+from amk.validator.boxes import Domain, TooManyCellsError, domain
+from amk.validator.context import Context, by_tag_waits, mattering_streams, tag_edges
 from amk.validator.findings import Report, Verdict, outcome
 from amk.validator.limits import DRIFT_MAX
 from amk.validator.model import AccessModel, of_schedule
 from amk.validator.order import TooManySweepsError, window
-from amk.validator.program import of_model
+from amk.validator.program import Program, of_model
 from amk.validator.rules import (
     capacity,
     deadlock,
@@ -31,7 +32,9 @@ from amk.validator.rules import (
     regions,
     stop,
     structure,
-    tags,
+    tag_order,
+    tag_overwritten,
+    tag_writer,
 )
 from amk.validator.rules import window as window_rule
 
@@ -114,27 +117,40 @@ def _check_model(model: AccessModel, report: Report, counts: Counter[str]) -> No
     launch.check(model, report)
     if len(report.findings()) > before:
         return
-    accesses, program = collect(model), of_model(model)
-    counts["classes"] = sum(len(found.table.boxes) for found in accesses.values())
-    tagged = [found for found in accesses.values() if found.buffer.tagged]
-    if not tags.single_writers(tagged, program, reach, report):
-        return
+    try:
+        accesses = collect(model)
+        counts["classes"] = sum(len(found.table.boxes) for found in accesses.values())
+        tagged = [found for found in accesses.values() if found.buffer.tagged]
+        program = of_model(model)
+        if tag_writer.check(tagged, program, reach, report):
+            for part in by_tag_waits(accesses, reach):
+                _check_part(_Part(model=model, reach=part, accesses=accesses, program=program), report, counts)
+    except (TooManySweepsError, TooManyCellsError) as error:
+        report.add(window_rule.RULE, str(error), unknown=True)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Part:
+    """Launches in which the same tasks wait for each other."""
+
+    model: AccessModel
+    reach: Domain
+    accesses: Mapping[str, Accesses]
+    program: Program
+
+
+def _check_part(part: _Part, report: Report, counts: Counter[str]) -> None:
+    model, reach, accesses, program = part.model, part.reach, part.accesses, part.program
     occurring = program.with_gates_as_waits().with_tag_waits(tag_edges(accesses, reach, fenced_only=False))
     if not deadlock.check(occurring, report):
         return
     visible = program.with_tag_waits(tag_edges(accesses, reach, fenced_only=True))
     mattering = mattering_streams(accesses, model.written)
-    try:
-        sight = window(visible, steps_max=model.steps_max, drift=model.drift, mattering=mattering)
-        occurrence = (
-            window(occurring, steps_max=model.steps_max, drift=0, mattering=frozenset(), reads_data=False)
-            if tagged
-            else None
-        )
-    except TooManySweepsError:
-        report.add(window_rule.RULE, "the order relation did not settle within its budget", unknown=True)
-        return
-    counts["window"] = sight.order.steps
+    sight = window(visible, steps_max=model.steps_max, drift=model.drift, mattering=mattering)
+    occurrence = None
+    if any(found.buffer.tagged for found in accesses.values()):
+        occurrence = window(occurring, steps_max=model.steps_max, drift=0, mattering=frozenset(), reads_data=False)
+    counts["window"] = max(counts["window"], sight.order.steps)
     context = Context(
         model=model,
         reach=reach,
@@ -151,7 +167,8 @@ def _check_model(model: AccessModel, report: Report, counts: Counter[str]) -> No
 def _check_order(context: Context, report: Report) -> None:
     found = len(report.findings())
     race.check(context, report)
-    tags.check(context, report)
+    tag_overwritten.check(context, report)
+    tag_order.check(context, report)
     outputs.check(context, report)
     if len(report.findings()) == found or not report.refuted:
         # Which write is the last one means something only where writes and reads are in order.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -14,6 +14,8 @@ from amk.validator.boxes import Domain, overlapping
 from amk.validator.model import AccessModel
 from amk.validator.order import Window
 from amk.validator.program import Program
+
+Edge = tuple[int, int, int]  # a tag wait: reader, writer, lag
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,7 +63,7 @@ def mattering_streams(accesses: Mapping[str, Accesses], written: frozenset[str])
     )
 
 
-def tag_edges(accesses: Mapping[str, Accesses], reach: Domain, *, fenced_only: bool) -> list[tuple[int, int, int]]:
+def tag_edges(accesses: Mapping[str, Accesses], reach: Domain, *, fenced_only: bool) -> list[Edge]:
     """(reader, writer, lag) for every tagged read and every writer of a word and version of it."""
     return [
         edge
@@ -71,7 +73,23 @@ def tag_edges(accesses: Mapping[str, Accesses], reach: Domain, *, fenced_only: b
     ]
 
 
-def _edges(found: Accesses, reach: Domain) -> list[tuple[int, int, int]]:
+def by_tag_waits(accesses: Mapping[str, Accesses], reach: Domain) -> list[Domain]:
+    """The domain in parts; within one, every number of rows makes a tagged read wait for the same writers.
+
+    A reader of words [0, tokens) waits for the writer of word 3 in steps of four rows, and is not ordered behind it in
+    steps of one.
+    """
+    if not any(found.buffer.tagged and found.table.scales for found in accesses.values()):
+        return [reach]
+    parts: dict[tuple[frozenset[Edge], ...], list[int]] = {}
+    for m in reach.tokens:
+        one = replace(reach, tokens=(m,))
+        waits = tuple(frozenset(tag_edges(accesses, one, fenced_only=only)) for only in (False, True))
+        parts.setdefault(waits, []).append(m)
+    return [replace(reach, tokens=tuple(tokens)) for tokens in parts.values()]
+
+
+def _edges(found: Accesses, reach: Domain) -> list[Edge]:
     readers: dict[int, list[int]] = {}
     writers: dict[tuple[int, int], list[int]] = {}
     for number in found.of(READ).tolist():

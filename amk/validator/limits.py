@@ -11,6 +11,9 @@ TASKS_MAX: Final = 2**24
 # Values and thresholds are compared as int32 differences; this much of the range must hold the steps in flight.
 SPAN_MAX: Final = 2**31
 
+# Epochs of tagged words are unsigned and 32 bits wide.
+EPOCHS_MAX: Final = 2**32
+
 # Rows of a step: the activation rows of one tensor-core tile, hi and lo.
 TOKENS_MAX: Final = 8
 

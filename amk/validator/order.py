@@ -127,7 +127,7 @@ class Order:
                 changed |= self._lower(level)
             if not changed:
                 return
-        raise TooManySweepsError
+        raise TooManySweepsError(f"the order relation did not settle in {SWEEPS_MAX} sweeps")
 
     def _lower(self, level: _Level) -> bool:
         clocks = self.clock[level.before]

@@ -11,7 +11,8 @@ from pathlib import Path
 import msgspec
 from msgspec.structs import replace
 
-from amk.ir.schedule import Counter, Schedule, Symbol
+from amk.ir.buffers import Buffer
+from amk.ir.schedule import Counter, Schedule, Symbol, Wait
 from amk.ir.tasks import Begin, Gemv
 from amk.validator import Outcome, validate, validate_model
 from tests.builders import llama_graph, lower
@@ -65,6 +66,12 @@ def two_blocks() -> Schedule:
     return plain(lower(graph, workers=2, max_context=16))
 
 
+def with_versions(versions: int) -> Schedule:
+    """An idle tagged buffer whose words may be written so many times a step."""
+    idle = Buffer(id="idle", kind="activation", dtype="f32", shape=(1,), tagged=True, versions=versions)
+    return replace(TINY, buffers=(*TINY.buffers, idle))
+
+
 PAIR = two_blocks()
 RING = TINY.target.stages * TINY.target.stage_bytes
 
@@ -112,6 +119,28 @@ SCHEDULES: dict[str, tuple[str, str, Schedule, str]] = {
         "in-flight-whole-ring",
     ),
     "in-flight-whole-ring": ("", "as many bytes in flight as the ring holds", target(in_flight_bytes=RING), ""),
+    "threshold-that-wraps": (
+        "AMK-V312",
+        "true of the integers, and never of an int32 difference",
+        with_task(TINY, replace(TINY.tasks[0], waits=(replace(TINY.tasks[0].waits[0], threshold=-(2**31)),))),
+        "threshold-long-past",
+    ),
+    "threshold-long-past": (
+        "",
+        "a wait for a step long past holds at once; the others join the step",
+        with_task(
+            TINY,
+            replace(TINY.tasks[0], waits=(*TINY.tasks[0].waits, Wait(counter="head", threshold=-(2**31) + 64))),
+        ),
+        "",
+    ),
+    "epochs-that-wrap": (
+        "AMK-V312",
+        "16 steps of 2^28 versions: the epochs of one launch wrap",
+        with_versions(2**28),
+        "epochs-that-fit",
+    ),
+    "epochs-that-fit": ("", "16 steps of 2^28 - 1 versions", with_versions(2**28 - 1), ""),
     "task-in-no-queue": (
         "AMK-V314",
         "a task that nobody runs",
@@ -164,6 +193,7 @@ NEIGHBOURS = {
     "tag-overwritten": "tag-acknowledged",
     "tag-unread-unordered": "tag-acknowledged-by-tag",
     "plain-tag-publishes": "fenced-tag-publishes",
+    "tag-of-a-row-that-may-not-be": "tag-of-every-row",
     "kv-half-the-heads": "kv-trail",
     "not-joined": "not-joined-few-steps",
     "input-written": "state-written",

@@ -30,7 +30,7 @@ from amk.validator import (
     validate,
     validator_digest,
 )
-from amk.validator.certificate import _PACKAGE, _READ, _ROOM
+from amk.validator.digest import PACKAGE, READ, ROOM
 from tests.builders import llama_graph, lower
 from tests.conftest import Run
 
@@ -133,17 +133,17 @@ def test_every_rule_explains_itself() -> None:
 
 def test_the_digest_covers_all_that_the_validator_imports() -> None:
     seen: set[Path] = set()
-    todo = set(_ROOM.rglob("*.py"))
+    todo = set(ROOM.rglob("*.py"))
     while todo:
         path = todo.pop()
         seen.add(path)
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("amk"):
                 names = [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
-                files = [_PACKAGE.parent / (name.replace(".", "/") + ".py") for name in names]
+                files = [PACKAGE.parent / (name.replace(".", "/") + ".py") for name in names]
                 todo |= {file for file in files if file.exists()} - seen
-    outside = {path.relative_to(_PACKAGE).as_posix() for path in seen if _ROOM not in path.parents}
-    assert outside - {"errors.py"} == set(_READ) - {"ir/__init__.py"}
+    outside = {path.relative_to(PACKAGE).as_posix() for path in seen if ROOM not in path.parents}
+    assert outside - {"errors.py"} == set(READ) - {"ir/__init__.py"}
 
 
 def test_importing_the_validator_is_light(run_python: Run) -> None:

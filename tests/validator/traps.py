@@ -135,6 +135,24 @@ case(
     ),
 )
 
+for name, code, rows, why in (
+    ("tag-of-a-row-that-may-not-be", "AMK-V301", ROWS, "in steps of one row R does not wait for the word of row 3"),
+    ("tag-of-every-row", "", (0, 4), "R waits for all four words, however many rows a step has"),
+):
+    case(
+        name,
+        code,
+        why,
+        model(
+            [task("W0", waits="r>=0", writes=[write("q", (0, 3))])],
+            [task("W3", waits="r>=0", writes=[write("a"), write("q", (3, 4))])],
+            [task("R", signals="r", reads=[read("q", rows), read("a")])],
+            buffers=[state("a"), state("q", 4, tagged=True, fenced=True)],
+            tokens=(1, 4),
+            steps=2,
+        ),
+    )
+
 _heads = [kv("KV", 2, 64)]
 
 

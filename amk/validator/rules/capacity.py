@@ -3,9 +3,10 @@
     workers <= co-resident blocks of the target; ring + staged activations + sums + scratch <= shared memory asked for
     <= what the architecture allows (for a chip with a record, what its record says); copies in flight <= ring; a
     block of the packed weights fits a stage, and a tile of rows the ring; counters, tasks, drift within the launch
-    format; (D+2) * n_c < 2^31.
+    format; |k| + (D+2) * n_c < 2^31 for every wait (c, k); 1 + S_max * G < 2^32 for G versions of a tagged word.
 
-More workers than can be co-resident would spin for blocks that never start.
+More workers than can be co-resident would spin for blocks that never start. Counters are compared as int32
+differences, so a threshold far below zero would wrap and never hold; epochs of one launch must not wrap either.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from amk.validator.findings import Report, Rule
 from amk.validator.limits import (
     COUNTERS_MAX,
     DRIFT_MAX,
+    EPOCHS_MAX,
     SCRATCH_BYTES,
     SPAN_MAX,
     STAGED_BYTES,
@@ -113,7 +115,20 @@ def _format(schedule: Schedule) -> Iterator[str]:
         yield f"{len(schedule.counters)} counters, at most {COUNTERS_MAX}"
     if len(schedule.tasks) > TASKS_MAX:
         yield f"{len(schedule.tasks)} tasks, at most {TASKS_MAX}"
+    yield from _spans(schedule)
+    for buffer in schedule.buffers:
+        if buffer.tagged and 1 + schedule.steps_max * buffer.versions >= EPOCHS_MAX:
+            yield f"{buffer.id}: {schedule.steps_max} steps of {buffer.versions} versions leave its 32-bit epochs"
+
+
+def _spans(schedule: Schedule) -> Iterator[str]:
+    """Counters that int32 differences cannot hold, one line each."""
+    farthest: dict[str, int] = {}
+    for task in schedule.tasks:
+        for wait in (*task.waits, *(wait for stream in task.streams for wait in stream.gate)):
+            farthest[wait.counter] = max(farthest.get(wait.counter, 0), abs(wait.threshold))
     window = STEPS_MAX + 2
     for counter, count in schedule.signals_per_step.items():
-        if window * count >= SPAN_MAX:
-            yield f"counter {counter} gets {count} signals a step: {window} steps of it leave int32"
+        if farthest.get(counter, 0) + window * count >= SPAN_MAX:
+            far = f", and a threshold {farthest[counter]} from its step's start" if farthest.get(counter) else ""
+            yield f"counter {counter} gets {count} signals a step{far}: {window} steps of it leave int32"
