@@ -1,0 +1,301 @@
+"""A second oracle, for models of any size: what goes wrong, by definition, with no interleaving walked.
+
+It shares no code with the validator, and little with ``explore``: it reads the model as plain data, lays it out at
+concrete values of pos and tokens, and asks about every pair of accesses that meet and every word that is read. What it
+takes from the theory is one lemma, that Run({x}) is the largest state without x (``runs``), so that a pair races
+exactly if neither is in front of the other. Random tiny models are given to it and to ``explore``, which takes nothing
+from any theory: the two must agree on each.
+
+A launch of at most ``WHOLE`` steps is laid out whole. A longer one is laid out for the D steps after which no worker is
+D steps ahead of another (``joined``), D being 2, 3 or 4; None is the answer where there is no such D.
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+
+from tests.oracle.runs import Edge, Plain, Runs, joined
+from tests.oracle.words import READ, STREAM, WRITE, Accesses, accesses_of, meet
+
+WHOLE = 6
+
+Faults = set[str]
+Launch = tuple[int, int, int]
+
+
+def judge(model: Plain, *, launches: list[Launch] | None = None) -> Faults | None:
+    """Kinds of faults of the model; None if nothing bounds how far its workers are apart.
+
+    ``launches`` lists (pos0, m, S); all that differ if it is None, which only a small model can afford.
+    """
+    return Judge(model).decide(launches or every_launch(model))
+
+
+def every_launch(model: Plain) -> list[Launch]:
+    """Every pos0 and m, each with the most steps that fit."""
+    low, high = model.get("tokens", (1, 1))
+    context = model["max_context"]
+    return [
+        (pos0, m, min(model["steps_max"], (context - pos0) // m))
+        for m in range(low, high + 1)
+        for pos0 in range(model.get("pos_low", 0), context - m + 1)
+    ]
+
+
+class Judge:
+    """One model under examination."""
+
+    def __init__(self, model: Plain) -> None:
+        self.model = model
+        self.faults: Faults = set()
+        self.buffers = accesses_of(model)
+        self.done: set[Any] = set()
+        self.orders: dict[Any, tuple[Runs, Runs] | None] = {}
+
+    def decide(self, launches: list[Launch]) -> Faults | None:
+        for found in self.buffers:
+            if found.kind in {"weight", "const", "input"} and found.of(WRITE).any():
+                self.faults.add("const")
+        for launch in launches:
+            if not self._launch(*launch):
+                return None
+        return self.faults
+
+    def _launch(self, pos0: int, m: int, steps: int) -> bool:
+        """Look at one launch; False if it cannot be decided."""
+        if not all(found.inside(pos0 + step * m, m) for found in self.buffers for step in range(steps)):
+            self.faults.add("range")
+            return True
+        tagged = [found for found in self.buffers if found.tagged]
+        edges = [(found, _edges(found, pos0, m, self.faults)) for found in tagged]
+        if "tag" in self.faults:
+            return True
+        orders = self._orders(edges, steps)
+        if orders is None:
+            return bool(self.faults)
+        visible, occurring = orders
+        if not (visible.complete and occurring.complete):
+            self.faults.add("deadlock")
+            return True
+        for found in self.buffers:
+            key = (
+                found.name,
+                m if found.scales else 0,
+                pos0 if found.moves else 0,
+                visible.steps,
+                steps > 1,
+                id(visible),
+            )
+            if key in self.done or found.kind in {"weight", "const", "input"}:
+                continue
+            self.done.add(key)
+            if found.tagged:
+                self._tags(found, pos0, m, visible, occurring)
+            else:
+                self._untagged(found, pos0, m, visible)
+        return True
+
+    def _orders(self, edges: list[tuple[Accesses, list[Edge]]], steps: int) -> tuple[Runs, Runs] | None:
+        """The relations over as many steps as decide the launch; None if none does."""
+        fenced = [edge for found, some in edges if found.fenced for edge in some]
+        every = [edge for _, some in edges for edge in some]
+        key = (steps if steps <= WHOLE else 0, tuple(fenced), tuple(every))
+        if key not in self.orders:
+            self.orders[key] = self._window(fenced, every, steps)
+        return self.orders[key]
+
+    def _window(self, fenced: list[Edge], every: list[Edge], steps: int) -> tuple[Runs, Runs] | None:
+        streams = [
+            (int(found.task[at]), int(found.kinds[at]) - STREAM)
+            for found in self.buffers
+            if found.of(WRITE).any()
+            for at in np.flatnonzero(found.of(STREAM)).tolist()
+        ]
+        for window in (steps,) if steps <= WHOLE else (2, 3, 4):
+            visible = Runs(self.model, window, gates=False, tags=fenced)
+            occurring = Runs(self.model, window, gates=True, tags=every)
+            if not (visible.complete and occurring.complete) or window == steps:
+                return visible, occurring
+            if joined(visible, data=True, streams=streams) and (not every or joined(occurring, data=False, streams=[])):
+                return visible, occurring
+        return None
+
+    # --- untagged buffers --------------------------------------------------------------------------------------------
+
+    def _untagged(self, found: Accesses, pos0: int, m: int, runs: Runs) -> None:
+        for delta in range(runs.steps):
+            self._conflicts(found, pos0, m, runs, delta)
+        if self.faults & {"race", "stream"}:
+            return  # which write is the last one means something only where accesses are in order
+        if found.kind == "kv":
+            for step in range(runs.steps):
+                self._trail(found, pos0, m, runs, step)
+        else:
+            for step in range(min(2, runs.steps)):
+                self._reads(found, pos0, m, runs, step)
+        if found.kind == "output":
+            self._once(found, pos0, m)
+
+    def _conflicts(self, found: Accesses, pos0: int, m: int, runs: Runs, delta: int) -> None:
+        """Every pair of accesses that meet, one a write: one is in front of the other."""
+        near, far = found.at(pos0, m), found.at(pos0 + delta * m, m)
+        boxes = meet(near, far)
+        writes = found.of(WRITE)
+        for rows in np.array_split(np.arange(len(found.task)), max(1, len(found.task) ** 2 >> 22)):
+            pairs = boxes[np.ix_(found.box[rows], found.box)] & (writes[rows][:, None] | writes[None, :])
+            i, j = np.nonzero(pairs)
+            i = rows[i]
+            if not delta:
+                own = found.task[i] == found.task[j]
+                if (own & writes[i] & writes[j] & (i != j)).any():
+                    self.faults.add("race")
+                i, j = i[~own & (i < j)], j[~own & (i < j)]
+            fine = _in_front(found, i, j, runs, delta)
+            if not delta:
+                fine |= _in_front(found, j, i, runs, 0)
+            streams = found.of(STREAM)
+            for at in np.flatnonzero(~fine).tolist():
+                self.faults.add("stream" if streams[i[at]] or streams[j[at]] else "race")
+
+    def _reads(self, found: Accesses, pos0: int, m: int, runs: Runs, step: int) -> None:
+        """Every word that a task of ``step`` reads, against the writes of its own step and of the one before."""
+        here, before = found.at(pos0 + step * m, m), found.at(pos0 + (step - 1) * m, m)
+        writes, reads = np.flatnonzero(found.of(WRITE)), np.flatnonzero(found.of(READ))
+        for cell in found.cells(here, *([before] if step else [])):
+            readers = reads[found.holds(here, cell)[found.box[reads]]]
+            if not len(readers):
+                continue
+            now = writes[found.holds(here, cell)[found.box[writes]]]
+            now = now[np.argsort(_ahead(found.task[now], runs), kind="stable")]
+            seen = runs.before_read(found.task[now][:, None], found.task[readers][None, :], 0)
+            late = found.lag[readers] == 1
+            if seen[:, late].any():
+                self.faults.add("read")
+            last = len(now) - 1 - np.argmax(seen[::-1], axis=0) if len(now) else np.zeros(len(readers), int)
+            good = (
+                seen.any(axis=0) & (found.version[now[last]] == found.version[readers]) if len(now) else ~late & False
+            )
+            if not good[~late].all():
+                self.faults.add("read")
+            if step and late.any():
+                old = writes[found.holds(before, cell)[found.box[writes]]]
+                old = old[np.argsort(_ahead(found.task[old], runs), kind="stable")]
+                if not len(old) or (found.version[old[-1]] != found.version[readers[late]]).any():
+                    self.faults.add("read")
+
+    def _trail(self, found: Accesses, pos0: int, m: int, runs: Runs, step: int) -> None:
+        """Rows of a KV buffer that are read or streamed at ``step``: each was written once, in its own step."""
+        if found.row_axis is None:
+            self.faults.add("kv")
+            return
+        layouts = [found.at(pos0 + a * m, m) for a in range(step + 1)]
+        writes, others = np.flatnonzero(found.of(WRITE)), np.flatnonzero(~found.of(WRITE))
+        for cell in found.cells(*layouts):
+            row = cell[found.row_axis]
+            mine = [writes[found.holds(layout, cell)[found.box[writes]]] for layout in layouts]
+            if any(len(some) > 1 for some in mine):
+                self.faults.add("kv")
+            touch = others[found.holds(layouts[-1], cell)[found.box[others]]]
+            if row < pos0 or not len(touch):
+                continue
+            age = (row - pos0) // m
+            if age > step or not len(mine[age]):
+                self.faults.add("read")
+            elif age == step:
+                writer = np.repeat(mine[age][:1], len(touch))
+                named = (found.version[writer] == found.version[touch]) | found.of(STREAM)[touch]
+                if not (_in_front(found, writer, touch, runs, 0) & named).all():
+                    self.faults.add("read")
+
+    def _once(self, found: Accesses, pos0: int, m: int) -> None:
+        """Every word of an output once a step: of an axis without symbols all, else from the least to the greatest."""
+        layout = low, high = found.at(pos0, m)
+        writes = np.flatnonzero(found.of(WRITE))
+        if not len(writes):
+            self.faults.add("output")
+            return
+        boxes = found.box[writes]
+        least = np.where(found.symbolic(boxes), low[boxes].min(axis=0), 0)
+        most = np.where(found.symbolic(boxes), high[boxes].max(axis=0), found.shape)
+        for cell in found.cells(layout, (least[None], most[None])):
+            count = int(found.holds(layout, cell)[boxes].sum())
+            wanted = bool(((least <= cell) & (cell < most)).all())
+            if count > 1 or (wanted and not count):
+                self.faults.add("output")
+
+    # --- tagged buffers ----------------------------------------------------------------------------------------------
+
+    def _tags(self, found: Accesses, pos0: int, m: int, visible: Runs, occurring: Runs) -> None:
+        layout = found.at(pos0, m)
+        writes, reads = np.flatnonzero(found.of(WRITE)), np.flatnonzero(found.of(READ))
+        for cell in found.cells(layout):
+            mine = writes[found.holds(layout, cell)[found.box[writes]]]
+            chain = sorted((int(found.version[at]), int(found.task[at])) for at in mine)
+            readers = [
+                (int(found.task[at]), int(found.lag[at]), int(found.version[at]))
+                for at in reads[found.holds(layout, cell)[found.box[reads]]]
+            ]
+            self._versions(chain, readers, visible, occurring)
+
+    def _versions(
+        self, chain: list[tuple[int, int]], readers: list[tuple[int, int, int]], visible: Runs, occurring: Runs
+    ) -> None:
+        """One word: its versions of a step, in order, with their writers; and who reads which."""
+        steps = visible.steps
+        written = [(a, g, x) for a in range(steps) for g, x in chain]
+        read: set[tuple[int, int]] = set()
+        for step in range(min(2, steps)):
+            for y, lag, g in readers:
+                a = step - lag
+                at = [number for number, entry in enumerate(written) if entry[:2] == (a, g)]
+                if a >= 0 and not at:
+                    self.faults.add("deadlock")
+                    continue
+                read.add((a, g))
+                follower = at[0] + 1 if at else 0
+                if follower < len(written):
+                    b, _, x = written[follower]
+                    if not (y == x and b == step) and not _later(y, step, x, b, occurring):
+                        self.faults.add("tag order")
+        for (a, g, x), (b, _, y) in itertools.pairwise(written):
+            if a == 0 and (a, g) not in read and not _later(x, a, y, b, visible):
+                self.faults.add("tag order")
+
+
+def _later(x: int, a: int, y: int, b: int, runs: Runs) -> bool:
+    """Whether y of step ``b`` writes after all of x of step ``a``."""
+    return b >= a and bool(runs.before_write(np.array([x]), np.array([y]), b - a)[0])
+
+
+def _edges(found: Accesses, pos0: int, m: int, faults: Faults) -> list[Edge]:
+    """Tag waits of a buffer; two writers of one word and version are a fault."""
+    boxes = meet(found.at(pos0, m), found.at(pos0, m))
+    writes, reads = np.flatnonzero(found.of(WRITE)), np.flatnonzero(found.of(READ))
+    edges: list[Edge] = []
+    for at in writes.tolist():
+        near = boxes[found.box[at]]
+        twins = writes[near[found.box[writes]] & (found.version[writes] == found.version[at])]
+        if len(twins) > 1:
+            faults.add("tag")
+        readers = reads[near[found.box[reads]] & (found.version[reads] == found.version[at])]
+        edges += [(int(found.task[y]), int(found.task[at]), int(found.lag[y])) for y in readers]
+    return edges
+
+
+def _in_front(found: Accesses, i: Any, j: Any, runs: Runs, delta: int) -> Any:
+    """Whether access i of step 0 is over before access j of step ``delta`` begins."""
+    x, y, kind = found.task[i], found.task[j], found.kinds[j]
+    fine = np.where(kind == READ, runs.before_read(x, y, delta), runs.before_write(x, y, delta))
+    streams = np.flatnonzero(kind >= STREAM)
+    if len(streams):
+        fine[streams] = runs.before_stream(x[streams], y[streams], kind[streams] - STREAM, delta)
+    # What only reads is over when its task writes; one worker's tasks write in their order.
+    return np.where(found.of(WRITE)[i], fine, runs.before_write(x, y, delta))
+
+
+def _ahead(tasks: Any, runs: Runs) -> Any:
+    """How many of these tasks write before each of them."""
+    return runs.before_write(tasks[:, None], tasks[None, :], 0).sum(axis=0)
