@@ -26,7 +26,7 @@ class Scope(Record):
     op: Literal["decode"]
     dtype: tuple[Literal["bf16"], ...]
     kv_dtype: tuple[Literal["float32", "bfloat16"], ...]
-    arch: tuple[Literal["cpu", "sm_80", "sm_90", "sm_120"], ...]
+    arch: tuple[Literal["cpu", "host", "sm_80", "sm_90", "sm_120"], ...]
     context: tuple[int, int]
 
 

@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 ARENA_BYTES: Final = 256 << 30
 """Of address space; memory is taken as it is touched."""
 
+PATIENCE: Final = 20
+"""By how much a wait may take longer here than on a GPU before it is given up."""
+
 LOG_LINES: Final = 60
 """Of what a process that crashed had to say."""
 

@@ -15,15 +15,18 @@ from amk.ir.schedule import Schedule
 from amk.runtime.artefact import Manifest, write_artefact
 from amk.runtime.device import Device, probe
 from amk.runtime.generate import Generation, Generator, Prompt, Token
-from amk.runtime.kernel import build_kernel
+from amk.runtime.kernel import build_for_host, build_kernel
 from amk.runtime.report import Report
 from amk.runtime.session import Session
 from amk.settings import settings
 
 if TYPE_CHECKING:
+    from amk.codegen.config import KernelConfig
+    from amk.codegen.host import Watch
     from amk.frontend.checkpoint import Checkpoint
     from amk.interpreter.memory import LoadRope, LoadTensor
     from amk.runtime.backend import Backend
+    from amk.runtime.chip import Chip
     from amk.validator import Certificate, ValidatedSchedule
 
 
@@ -72,7 +75,7 @@ class CompiledModel:
 
     @property
     def arch(self) -> str:
-        """``cpu`` or the GPU architecture it is compiled for."""
+        """``cpu``, ``host`` or the GPU architecture it is compiled for."""
         return self.schedule.target.arch
 
     def report(self) -> Report:
@@ -162,20 +165,41 @@ class CompiledModel:
         return self.open_session()
 
     def open_session(self, *, seed: int | None = None) -> Session:
-        """A session of its own, with its own memory. ``seed`` shuffles the order of the reference machine."""
+        """A session of its own, with its own memory.
+
+        ``seed`` shuffles the order of the reference machine's tasks, or of the threads of ``arch="host"``.
+        """
         if self.arch == "cpu":
             return self.machine_session(seed=seed)
+        if self.arch == "host":
+            return self.host_session(seed=seed)
         from amk.runtime.cuda import CudaChip
-        from amk.runtime.launch import KernelBackend
 
         device = self._device()
-        load, rope = self._weights()
         kernel = build_kernel(self._validated)
         chip = CudaChip(kernel.cubin, kernel.config, device=device, workers=len(self.schedule.queues))
-        backend = KernelBackend(
-            self._validated, kernel.config, chip, load=load, rope=rope, watchdog_s=settings().watchdog_s
+        return self._kernel_session(kernel.config, chip, watchdog_s=settings().watchdog_s)
+
+    def host_session(self, *, seed: int | None = None, watch: Watch = "nothing") -> Session:
+        """A session that runs the kernel on this machine's processor, watched by ``watch``. Compiled for arch host.
+
+        Raises
+        ------
+        BuildError
+        """
+        from amk.runtime.host import PATIENCE, HostChip
+
+        kernel = build_for_host(self._validated, watch)
+        chip = HostChip(kernel.program, kernel.config, workers=len(self.schedule.queues), seed=seed or 0)
+        return self._kernel_session(kernel.config, chip, watchdog_s=PATIENCE * settings().watchdog_s)
+
+    def _kernel_session(self, config: KernelConfig, chip: Chip, *, watchdog_s: float) -> Session:
+        from amk.runtime.launch import KernelBackend
+
+        load, rope = self._weights()
+        return self._session_on(
+            KernelBackend(self._validated, config, chip, load=load, rope=rope, watchdog_s=watchdog_s)
         )
-        return self._session_on(backend)
 
     def machine_session(self, *, seed: int | None = None) -> Session:
         """A session that runs the schedule, whatever its chip, on the reference machine."""
