@@ -134,7 +134,8 @@ def touches(found: Accesses, numbers: Ints, begin: Ints, end: Ints, grid: Grid) 
 
 def points(table: BoxTable, reach: Domain, shifts: tuple[int, ...] = (0,)) -> Iterator[tuple[int, int]]:
     """Values (p, m) that meet every order of the bounds; each box also counts ``shift`` steps earlier."""
-    for m in reach.tokens:
+    # Without symbols all that m decides is whether a step follows another, and the least and most rows tell.
+    for m in reach.tokens if table.moves or table.scales else {reach.tokens[0], reach.tokens[-1]}:
         low, high = reach.pos_low, reach.last_pos(m, 0)
         if not table.moves:
             yield low, m

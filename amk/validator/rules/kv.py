@@ -147,12 +147,15 @@ class _Buffer:
             before = seen(self.context.sight.order, np.full(len(number), kind), reader, program.worker[writer])
             for row in np.flatnonzero(before <= program.index[writer])[:SHOWN_PER_RULE].tolist():
                 late = program.describe(int(writer[row]))
-                self._say(int(number[row]), f"whose new rows {late} has not written before it")
+                need = "read the new rows from the activations" if kind == READ else "stream the rows before pos only"
+                text = f"whose new rows {late} has not written before it"
+                self._say(int(number[row]), text, mend=f"{need}, or make it wait for {late}")
             if kind == READ:
                 for row in np.flatnonzero(version != found.version[number])[:SHOWN_PER_RULE].tolist():
                     wanted = found.version[number[row]]
                     self._say(int(number[row]), f"of which it names version {wanted}, and {version[row]} is written")
 
-    def _say(self, number: int, what: str) -> None:
+    def _say(self, number: int, what: str, *, mend: str = "") -> None:
         reader, does = self.context.program.describe(int(self.found.task[number])), verb(int(self.found.kind[number]))
-        self.report.add(RULE, f"{reader} {does} {self.found.show(int(self.found.box[number]))}, {what}")
+        region = self.found.show(int(self.found.box[number]))
+        self.report.add(RULE, f"{reader} {does} {region}, {what}", mend=mend)

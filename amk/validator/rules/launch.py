@@ -23,4 +23,5 @@ def check(model: AccessModel, report: Report) -> None:
         for write in node.writes:
             buffer = model.buffer.get(write.region.buffer)
             if buffer is not None and buffer.kind in FIXED_KINDS:
-                report.add(RULE, f"{node.id} writes {buffer.id}, which is of kind {buffer.kind}")
+                text = f"{node.id} writes {buffer.id}, which is of kind {buffer.kind}"
+                report.add(RULE, text, mend=f"write another buffer, or declare {buffer.id} as one that changes")

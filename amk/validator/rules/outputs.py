@@ -52,14 +52,14 @@ def _check(context: Context, found: Accesses, report: Report) -> None:
         for at in np.flatnonzero(chain.cell[1:] == chain.cell[:-1])[:1].tolist():
             one, two = (context.program.describe(int(task)) for task in chain.task[at : at + 2])
             word = ", ".join(map(str, grid.corner(int(chain.cell[at]))))
-            report.add(RULE, f"{one} and {two} both write {found.buffer.id}[{word}] in a step {where}")
+            text = f"{one} and {two} both write {found.buffer.id}[{word}] in a step {where}"
+            report.add(RULE, text, mend="leave the word to one of them")
         missing = np.setdiff1d(_wanted(found, grid, low, high, symbolic), chain.cell)
         for cell in missing[:1].tolist():
             word = ", ".join(map(str, grid.corner(cell)))
             others = ", ".join(context.program.describe(int(task)) for task in chain.task[:2])
-            report.add(
-                RULE, f"no task of a step writes {found.buffer.id}[{word}] {where}, though {others} write others"
-            )
+            text = f"no task of a step writes {found.buffer.id}[{word}] {where}, though {others} write others"
+            report.add(RULE, text, mend="let one of them write it too")
 
 
 def _wanted(found: Accesses, grid: Grid, low: Ints, high: Ints, symbolic: Bools) -> Ints:

@@ -149,7 +149,9 @@ class _Buffer:
             if self.report.full(RULE):
                 self.report.more(RULE, len(number) - count)
                 return
-            self.report.add(RULE, self._tell(one, at, cells))
+            reader = self.context.program.names[int(self.found.task[one])]
+            mend = f"let {reader} wait for the write that it names and stand before the next, or name what it reads"
+            self.report.add(RULE, self._tell(one, at, cells), mend=mend)
 
     def _tell(self, number: int, cell: int, cells: _Cells) -> str:
         found, program = self.found, self.context.program

@@ -46,7 +46,8 @@ def _successors(words: Words, context: Context, report: Report) -> None:
     for at in np.flatnonzero(~ordered)[:SHOWN_PER_RULE].tolist():
         one, two = program.describe(int(x[at]), 0), program.describe(int(y[at]), int(delta[at]))
         word = words.show(int(chain.cell[at]))
-        report.add(RULE, f"T3: {one} and {two} write successive versions of {word} and nothing orders the two stores")
+        text = f"T3: {one} and {two} write successive versions of {word} and nothing orders the two stores"
+        report.add(RULE, text, mend=f"let {program.names[y[at]]} wait for a signal of {program.names[x[at]]}")
 
 
 def _read_entries(words: Words) -> Ints:

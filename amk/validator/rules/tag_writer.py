@@ -38,7 +38,8 @@ def _twice(words: Words, program: Program, report: Report) -> None:
     for at in np.flatnonzero(twice)[:SHOWN_PER_RULE].tolist():
         one, two = (program.describe(int(task)) for task in chain.task[at : at + 2])
         word = words.show(int(chain.cell[at]))
-        report.add(RULE, f"T1: {one} and {two} both write version {chain.version[at]} of {word}")
+        text = f"T1: {one} and {two} both write version {chain.version[at]} of {word}"
+        report.add(RULE, text, mend="give the second write a version of its own")
 
 
 def _never(words: Words, program: Program, report: Report) -> None:
@@ -49,4 +50,5 @@ def _never(words: Words, program: Program, report: Report) -> None:
         owner = reads.owner[pair]
         reader = program.describe(int(found.task[reads.numbers[reads.start[owner]]]))
         word = words.show(int(reads.cell[pair]))
-        report.add(RULE, f"T1: {reader} waits for version {reads.version[owner]} of {word}, which no task writes")
+        text = f"T1: {reader} waits for version {reads.version[owner]} of {word}, which no task writes"
+        report.add(RULE, text, mend="name a version that is written, or let a task write this one")
