@@ -141,7 +141,9 @@ def wild(rng: random.Random) -> AccessModel:
     boxes = {"x": MOVING if moving else FIXED, "y": FIXED if tags or not moving else MOVING}
     buffers = (
         Buffer(id="x", kind="state", dtype="f32", shape=(32,), versions=2),
-        Buffer(id="y", kind="state", dtype="f32", shape=(32,), versions=2, tagged=tags),
+        Buffer(
+            id="y", kind="state", dtype="f32", shape=(32,), versions=2, tagged=tags, fenced=tags and rng.random() < 0.4
+        ),
     )
     queues = []
     for worker in range(workers):
@@ -220,12 +222,17 @@ def tagged(rng: random.Random) -> AccessModel:
     )
 
 
+def random_kind(rng: random.Random) -> str:
+    """How ``random_model`` goes about a model; the first thing it takes from ``rng``."""
+    return rng.choices(["wild", "tagged", "pipeline"], [15, 15, 70])[0]
+
+
 def random_model(rng: random.Random) -> AccessModel:
     """A model, and how it came about is in the hands of ``rng``."""
-    kind = rng.random()
-    if kind < 0.15:
+    kind = random_kind(rng)
+    if kind == "wild":
         return wild(rng)
-    if kind < 0.3:
+    if kind == "tagged":
         return tagged(rng)
     model = Pipeline(rng).model()
     for _ in range(rng.choice([0, 0, 1, 1, 2, 3])):

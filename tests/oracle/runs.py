@@ -12,6 +12,7 @@ No clocks, no fixpoint from above, no grouping: what is slow and short about it 
 from __future__ import annotations
 
 import itertools
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -32,11 +33,8 @@ class Runs:
 
     Attributes
     ----------
-    ready
-        [steps * tasks, tasks]: whether the row's instance becomes ready though the column's task of step 0 does not
-        publish.
     complete
-        Whether every instance fires when nothing is withheld.
+        Whether every instance fires when nothing is withheld; else there is no order to ask about.
     """
 
     def __init__(self, model: Plain, steps: int, *, gates: bool, tags: list[Edge]) -> None:
@@ -50,12 +48,9 @@ class Runs:
         self.first = [0, *itertools.accumulate(lengths)][:-1]
         self.drift = model.get("drift", 0)
         self._number(gates, tags)
-        order = self._greedy()
-        self.complete = len(order) == steps * self.tasks
-        if self.complete:
-            self._run(order)
-            self._drifted()
-            self._producers()
+        self.unit = [0, *itertools.accumulate(len(streams) for streams in self.gates)]
+        self._order = self._greedy()
+        self.complete = len(self._order) == steps * self.tasks
 
     def _number(self, gates: bool, tags: list[Edge]) -> None:
         """Waits as (counter, threshold) and signals as counters, in numbers; a tag is a counter of its writer."""
@@ -114,29 +109,39 @@ class Runs:
                     stirred = True
         return fired
 
-    def _run(self, order: list[int]) -> None:
+    @cached_property
+    def _result(self) -> tuple[Any, Any]:
         shape = (self.steps * self.tasks, self.tasks)
-        self.ready, fired = np.zeros(shape, bool), np.zeros(shape, bool)
-        self.value = np.zeros((len(self.per_step), self.tasks), np.int32)
-        plan = [(row, self._before(row), *divmod(row, self.tasks)) for row in order]
+        ready, fired = np.zeros(shape, bool), np.zeros(shape, bool)
+        value = np.zeros((len(self.per_step), self.tasks), np.int32)
+        plan = [(row, self._before(row), *divmod(row, self.tasks)) for row in self._order]
         changed = True
         while changed:
             changed = False
             for row, before, step, task in plan:
                 now = fired[before].copy() if before >= 0 else np.ones(self.tasks, bool)
                 for need in self.waits[task]:
-                    now &= self.value[need[0]] >= self._need(need, step)
+                    now &= value[need[0]] >= self._need(need, step)
+                ready[row] = now
+                fresh = now & ~fired[row]
                 if not step:
-                    fresh = now & ~self.ready[row]
                     fresh[task] = False
-                else:
-                    fresh = now & ~fired[row]
-                self.ready[row] = now
                 if fresh.any():
                     changed = True
                     fired[row] |= fresh
                     for counter in self.signals[task]:
-                        self.value[counter] += fresh
+                        value[counter] += fresh
+        return ready, value
+
+    @property
+    def ready(self) -> Any:
+        """[steps * tasks, tasks]: whether the row's instance gets ready while the column's task of step 0 is held."""
+        return self._result[0]
+
+    @property
+    def value(self) -> Any:
+        """[counters, tasks]: signals in the end, while the column's task of step 0 is held."""
+        return self._result[1]
 
     def holds(self, needs: list[tuple[int, int]], step: int) -> Any:
         """Per withheld task: whether these waits ever hold."""
@@ -145,27 +150,32 @@ class Runs:
             held &= self.value[need[0]] >= self._need(need, step)
         return held
 
-    def _drifted(self) -> None:
-        """Per row and task of its own worker: the failing waits up to the row, when the task is withheld."""
-        self.failing = np.zeros((self.steps * self.tasks, int(self.length.max(initial=0))), np.int32)
+    @cached_property
+    def failing(self) -> Any:
+        """Per row and task of its own worker: waits up to the row that fail while the task is held."""
+        total = np.zeros((self.steps * self.tasks, int(self.length.max(initial=0))), np.int32)
         for first, length in zip(self.first, self.length.tolist(), strict=True):
-            total = np.zeros(length, np.int32)
+            mine = np.zeros(length, np.int32)
             for step in range(self.steps):
                 for task in range(first, first + length):
-                    total = total + ~self.holds(self.waits[task], step)[first : first + length]
-                    self.failing[step * self.tasks + task, :length] = total
+                    if self.waits[task]:
+                        mine = mine + ~self.holds(self.waits[task], step)[first : first + length]
+                    total[step * self.tasks + task, :length] = mine
+        return total
 
-    def _producers(self) -> None:
+    @cached_property
+    def begun(self) -> Any:
         """Whether each stream, numbered task by task, ever begins: it follows the gates before it and nothing else."""
-        self.unit = [0, *itertools.accumulate(len(streams) for streams in self.gates)]
-        self.begun = np.ones((self.steps * self.unit[-1], self.tasks), bool)
+        begun = np.ones((self.steps * self.unit[-1], self.tasks), bool)
         for first, length in zip(self.first, self.length.tolist(), strict=True):
             state = np.ones(self.tasks, bool)
             for step in range(self.steps):
                 for task in range(first, first + length):
                     for number, gate in enumerate(self.gates[task]):
-                        state = state & self.holds(gate, step)
-                        self.begun[step * self.unit[-1] + self.unit[task] + number] = state
+                        if gate:
+                            state = state & self.holds(gate, step)
+                        begun[step * self.unit[-1] + self.unit[task] + number] = state
+        return begun
 
     # --- is x of step 0 in front of y, ``delta`` steps later? Arrays of task numbers --------------------------------
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -59,18 +57,19 @@ class Accesses:
         low, high = self.at(pos, m)
         return bool(((low >= 0) & (low <= high) & (high <= self.shape)).all())
 
-    def cells(self, *layouts: Layout) -> Iterator[Any]:
-        """The least words of the cells that these layouts cut the buffer into: the words of a cell are all alike."""
+    def cells(self, *layouts: Layout) -> Any:
+        """[cells, axes]: the least word of each cell that these layouts cut the buffer into; its words are alike."""
         cuts = [
-            np.unique(np.concatenate([side[:, axis] for layout in layouts for side in layout]))
+            np.unique(np.concatenate([side[:, axis] for layout in layouts for side in layout]))[:-1]
             for axis in range(len(self.shape))
         ]
-        return (np.array(cell) for cell in itertools.product(*(cut[:-1].tolist() for cut in cuts)))
+        return np.stack(np.meshgrid(*cuts, indexing="ij"), axis=-1).reshape(-1, len(cuts))
 
-    def holds(self, layout: Layout, cell: Any) -> Any:
-        """Per box: whether it holds the word."""
-        low, high = layout
-        return ((low <= cell) & (cell < high)).all(axis=1)
+
+def holding(layout: Layout, cells: Any) -> Any:
+    """[cells, boxes]: whether a box holds the least word of a cell."""
+    low, high = layout
+    return ((low[None] <= cells[:, None]) & (cells[:, None] < high[None])).all(axis=2)
 
 
 def meet(one: Layout, other: Layout) -> Any:
