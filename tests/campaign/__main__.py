@@ -52,6 +52,7 @@ from tests.campaign.decide import Case, of_lowering, of_random
 from tests.campaign.tally import Tally
 
 CHUNK = 50
+LOG_EVERY = 2000  # cases, where no bar can be drawn
 
 
 def case(seed: int, number: int) -> Case:
@@ -92,6 +93,8 @@ def campaign(seed: int, count: int, *, jobs: int = 1, console: Console | None = 
             if found.wrong:
                 progress.console.print(f"case {number} of seed {seed}, {found.kind} of {found.base}: {found.wrong}")
             progress.advance(bar)
+            if not progress.console.is_terminal and number % LOG_EVERY == LOG_EVERY - 1:
+                progress.console.print(f"{number + 1} of {count}, {len(tally.disagreements)} disagree")
     return tally
 
 
