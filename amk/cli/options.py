@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 Model = Annotated[
     str, typer.Argument(help="An alias (SmolLM2-135M), a hub id, a folder, a .gguf file, or a compiled .amk file.")
 ]
-Arch = Annotated[str | None, typer.Option(help="cpu, host, sm_80, sm_90 or sm_120. Default: this machine's GPU, else cpu.")]
+Arch = Annotated[str | None, typer.Option(help="cpu, host, sm_80, sm_90, sm_120. Default: this GPU's, else cpu.")]
 Chip = Annotated[str | None, typer.Option("--target", help="A chip: a100, h100-sxm, h200, rtx5090 ...")]
 Dtype = Annotated[str, typer.Option(help="Of the weights: bf16.")]
 KvDtype = Annotated[str, typer.Option(help="Of the KV cache: float32 or bfloat16.")]

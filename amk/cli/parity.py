@@ -24,7 +24,7 @@ def parity(
     prompts: Annotated[Path | None, typer.Option(help="JSON list of prompts. Default: the bundled set.")] = None,
     limit: Annotated[int | None, typer.Option(min=1, help="Use only the first prompts.")] = None,
     contract: Annotated[Path | None, typer.Option(help="A contract file. Default: the model's own.")] = None,
-    seed: Annotated[int | None, typer.Option(help="Shuffle the order of tasks (arch cpu) or threads (arch host).")] = None,
+    seed: Annotated[int | None, typer.Option(help="Shuffle tasks (arch cpu) or threads (arch host).")] = None,
     arch: Arch = None,
     target: Chip = None,
     dtype: Dtype = "bf16",

@@ -34,7 +34,7 @@ LOG_LINES: Final = 60
 
 
 class HostChip:
-    """A program in a process of its own; see ``chip.Chip``. A crash of it is an error here, never the end of the caller.
+    """A program in a process of its own; see ``chip.Chip``. Its crash is an error here, never the end of the caller.
 
     Parameters
     ----------
@@ -151,6 +151,7 @@ class HostChip:
         return line.decode()
 
     def _crashed(self) -> None:
+        self._running = False  # nothing is left to wait for; whoever launches again is told again
         code = self._process.wait()
         self._errors.seek(0)
         log = self._errors.read().decode(errors="replace").strip().splitlines()

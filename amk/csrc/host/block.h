@@ -12,6 +12,7 @@
 namespace amk::host {
 
 constexpr u32 kLanes = 32;
+constexpr u32 kNoTask = 0xffffffffu;
 
 struct Fiber {
   void* stack_pointer = nullptr;

@@ -11,7 +11,6 @@ namespace amk::host {
 Index thread_index() { return {block->current().index}; }
 Index block_index() { return {block->index()}; }
 
-u32 current_task() { return block == nullptr ? kNoTask : block->current().task; }
 void note_task(u32 number) { block->current().task = number; }
 
 void meet_block() {

@@ -56,8 +56,4 @@ struct Unseen {
 
 }  // namespace watch
 
-// The task whose accesses the calling fiber makes, or kNoTask.
-constexpr uint32_t kNoTask = 0xffffffffu;
-uint32_t current_task();
-
 }  // namespace amk::host

@@ -1,0 +1,156 @@
+"""The kernel's own source on this processor: exact in any order of its threads, and never the end of the caller."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+from msgspec.structs import replace as with_fields
+
+from amk.codegen.emit import emit
+from amk.errors import EXIT_FAILED
+from amk.parity.fuzz import fuzz
+from amk.runtime.errors import HostCrashError, HostMemoryError, WatchdogError
+from amk.target import TARGETS
+from tests.gpu.diff import differences
+from tests.host.conftest import PROMPT, TWINS, Compile
+from tests.host.running import Forced, decoded, edited, open_host
+
+SEEDS = 20
+
+
+@pytest.mark.parametrize("twin", ["gqa 9/3, hidden 576", "hidden 64, 5 layers"])
+def test_every_order_gives_the_reference_machines_tokens_and_the_same_bits(twin: str, compiled: Compile) -> None:
+    model = compiled(twin)
+    runs = list(fuzz(model, tokens=32, seeds=SEEDS))
+    assert [(run.seed, run.differs) for run in runs] == [(seed, "") for seed in range(SEEDS + 1)]
+    machine = model.machine_session()
+    expected, logits = decoded(machine, PROMPT, 32)
+    launches = model.session.backend.launches
+    made, ours = decoded(model.session, PROMPT, 32)
+    assert model.session.backend.launches == launches + 3  # two of the prompt, one of 31 tokens
+    assert made == expected
+    assert float((ours - logits).abs().max()) < 2e-4 * float(logits.abs().max())
+
+
+@pytest.mark.parametrize("kv_dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("twin", TWINS)
+def test_no_task_differs_from_the_reference_machine(twin: str, kv_dtype: str, compiled: Compile) -> None:
+    model = compiled(twin, kv_dtype=kv_dtype)
+    assert [str(found) for found in differences(model, PROMPT, tokens=3)] == []
+
+
+def test_a_wrong_weight_is_named(compiled: Compile) -> None:
+    model = compiled(layers=2)
+    session = model.machine_session()
+    session.backend.memory["model.layers.1.mlp.down_proj.weight"][0] *= 1.5
+    model.machine_session = lambda: session
+    assert next(differences(model, PROMPT, tokens=1)).task == "L1.down#0"
+
+
+def test_a_long_context_in_one_and_in_all_splits(compiled: Compile) -> None:
+    model = compiled(layers=1, context=1100)
+    machine = model.machine_session()
+    for length in (256, 257, 1050):
+        prompt = [(5 * i * i + length) % 131 for i in range(length)]
+        for session in (model.session, machine):
+            session.prefill(prompt)
+        ours, theirs = model.session.logits(), machine.logits()
+        assert float((ours - theirs).abs().max()) < 2e-4 * float(theirs.abs().max()), length
+
+
+def test_a_chips_own_warps(compiled: Compile, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As many consumer warps, ring stages and staged columns as an H200 has; its workers would be 132 threads."""
+    monkeypatch.setitem(TARGETS, "h200", with_fields(TARGETS["h200"], workers=8))
+    model = compiled(layers=2, target="h200")
+    assert (len(model.schedule.queues), model.schedule.target.consumer_warps) == (8, 16)
+    runs = list(fuzz(model, tokens=8, seeds=2))
+    assert [run.differs for run in runs] == [""] * 3
+    assert decoded(model.session, PROMPT, 8)[0] == decoded(model.machine_session(), PROMPT, 8)[0]
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_copies_by_the_lanes_of_a_warp(seed: int, compiled: Compile) -> None:
+    """The producer of sm_80: every lane copies its share and arrives."""
+    model = compiled(layers=2)
+    source = emit(model._validated)
+    lanes = replace(source, headers={**source.headers, "copy.cuh": source.headers["prim/async/copy.cuh"]})
+    expected, logits = decoded(model.session, PROMPT, 12)
+    with open_host(model, lanes, seed=seed) as session:
+        made, ours = decoded(session, PROMPT, 12)
+    assert made == expected
+    assert torch.equal(ours, logits)
+
+
+def test_a_lost_signal_ends_in_an_error_that_names_it(compiled: Compile) -> None:
+    model = compiled(layers=2)
+    victim = next(task.id for task in model.schedule.tasks if task.id.startswith("L1.attention"))
+    tasks = tuple(with_fields(t, signals=()) if t.id == victim else t for t in model.schedule.tasks)
+    forced = Forced(schedule=with_fields(model.schedule, tasks=tasks))
+    with open_host(model, validated=forced, watchdog_s=0.5) as session:
+        for _ in range(2):
+            with pytest.raises(WatchdogError, match=r"step 0\) waits for L1\.attention to reach 8; it is at 7"):
+                session.prefill(PROMPT)
+
+
+def test_end_of_text_and_a_dropped_stream_end_a_launch(compiled: Compile) -> None:
+    model = compiled(layers=2)
+    tokens = model.generate(PROMPT, max_new_tokens=60, eos_token_id=[]).token_ids
+    at = next(i for i, token in enumerate(tokens) if i >= 5 and token not in tokens[:i])
+    answer = model.generate(PROMPT, max_new_tokens=60, eos_token_id=[tokens[at]])
+    assert (answer.token_ids, answer.finish_reason) == (tokens[: at + 1], "eos")
+    stream = model.stream(PROMPT, max_new_tokens=200, eos_token_id=[])
+    assert [next(stream).id for _ in range(3)] == list(tokens[:3])
+    stream.close()
+    assert model.generate(PROMPT, max_new_tokens=60, eos_token_id=[]).token_ids == tokens
+
+
+CRASHES = {
+    "a null pointer": (
+        "hi[row * stride + at] = high;",
+        "*reinterpret_cast<volatile u16*>(u64{0}) = high;",
+        "it said nothing",
+    ),
+    "one arrival too many": (
+        "if (!block.meet()) return false;\n    if (block.thread != 0) return true;",
+        "mbarrier_arrive(&block.shared.meeting);\n    if (block.thread != 0) return true;",
+        "more arrivals at a barrier than it counts",
+    ),
+    "a lane that does not come": (
+        "const float next = shuffle_xor(value, 1);",
+        "const float next = block.lane == 31 ? value : shuffle_xor(value, 1);",
+        "its threads wait for each other",
+    ),
+}
+
+
+@pytest.mark.parametrize(("old", "new", "says"), CRASHES.values(), ids=CRASHES)
+def test_a_crash_of_the_kernel_is_an_error(old: str, new: str, says: str, compiled: Compile) -> None:
+    model = compiled(layers=1)
+    broken = edited(emit(model._validated), "ops/gemv.cuh", old, new)
+    with open_host(model, broken, watchdog_s=2.0) as session, pytest.raises(HostCrashError, match=says):
+        session.prefill(PROMPT)
+
+
+def test_more_memory_than_is_mapped_is_refused(compiled: Compile, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("amk.runtime.host.ARENA_BYTES", 1 << 16)
+    with pytest.raises(HostMemoryError, match="65536"):
+        _ = compiled(layers=1).session
+
+
+def test_an_order_with_other_bits_fails_the_command(
+    compiled: Compile, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from amk.cli.app import main
+    from amk.parity import fuzz as room
+
+    folder = compiled(layers=1).checkpoint.name
+    assert main(["fuzz", str(folder), "--seeds", "2", "--tokens", "4"]) == 0
+    assert "PASS: 4 tokens, 2 shuffled orders" in capsys.readouterr().out
+    monkeypatch.setattr(room, "prompt_of", lambda vocab, counter=iter(range(9)): [next(counter) + 1, 5])
+    assert main(["fuzz", str(folder), "--seeds", "1", "--tokens", "4"]) == 0
+    real = room._differs
+    monkeypatch.setattr(room, "_differs", lambda made, *rest: real([made[0] + 1, *made[1:]], *rest))
+    assert main(["fuzz", str(folder), "--seeds", "1", "--tokens", "4"]) == EXIT_FAILED
+    assert "FAIL: other bits under seeds 0, 1" in capsys.readouterr().out

@@ -1,0 +1,252 @@
+"""The kernel under watch, and proof that the watches see: each fault planted in its source is caught by one of them."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace as with_fields
+
+from amk.codegen.emit import CudaSource, emit
+from amk.errors import DeviceError
+from amk.pipeline import CompiledModel
+from amk.runtime.errors import HostCrashError
+from tests.host.conftest import PROMPT, TWINS, Compile
+from tests.host.footprints import Log, strays
+from tests.host.obligations import broken
+from tests.host.running import Forced, decoded, edited, open_host
+
+KERNEL, GEMV, PRODUCER, BLOCK = "vm/kernel.cuh", "ops/gemv.cuh", "vm/producer.cuh", "vm/block.cuh"
+
+DROPPED_WAIT = (KERNEL, "if (block.thread == 0) {\n    const u64 start", "if (false) {\n    const u64 start")
+NO_MEETING_BEHIND_WAITS = (KERNEL, "    }\n  }\n  return block.meet();\n", "    }\n  }\n  return true;\n")
+MEET_BEHIND_TASK = "run_task(block, head) && block.meet();"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fault:
+    """Passages of the source to change, and what the watch then says."""
+
+    edits: tuple[tuple[str, str, str], ...]
+    says: str
+
+    def plant(self, source: CudaSource) -> CudaSource:
+        for path, old, new in self.edits:
+            source = edited(source, path, old, new)
+        return source
+
+
+def race(*edits: tuple[str, str, str], says: str = "ThreadSanitizer: data race") -> Fault:
+    return Fault(edits=edits, says=says)
+
+
+RACES = {
+    "V3: a dropped wait": race(DROPPED_WAIT),
+    "V3: threads that do not meet the one that waited": race(NO_MEETING_BEHIND_WAITS),
+    "V5: a signal that releases nothing": race(
+        (
+            "prim/memory.cuh",
+            "__atomic_fetch_add(address, value, __ATOMIC_RELEASE)",
+            "__atomic_fetch_add(address, value, __ATOMIC_RELAXED)",
+        )
+    ),
+    "V5: a wait that acquires nothing": race(
+        (
+            "prim/memory.cuh",
+            "__atomic_load_n(address, __ATOMIC_ACQUIRE)",
+            "__atomic_load_n(address, __ATOMIC_RELAXED)",
+        )
+    ),
+    "V2: a signal before all warps are done": race((KERNEL, MEET_BEHIND_TASK, "run_task(block, head);")),
+    "a missing barrier": race((GEMV, "stage(0);\n      if (!block.meet()) return false;", "stage(0);")),
+    "a stale ring stage": race(
+        (PRODUCER, "if (wrapped && !landed(&shared.ring_empty[piece.stage], piece.parity ^ 1)) return false;", ""),
+        says="data race|ran out",  # overwritten in use, or twice before it is used: then a barrier is two phases on
+    ),
+    "a stage given back before all lanes have read it": race(
+        (
+            BLOCK,
+            "warp_sync();\n    if (lane == 0) mbarrier_arrive(&shared.ring_empty",
+            "if (lane == 0) mbarrier_arrive(&shared.ring_empty",
+        )
+    ),
+    "a copy engine that was not told of what was acquired": race((PRODUCER, "copy_acquired();", "")),
+    "a slot refilled while lanes of the producer read it": race(
+        (PRODUCER, "warp_sync();  // every lane has read what lay in the slot before: a vote orders no memory", "")
+    ),
+}
+
+
+@pytest.mark.parametrize("small", [True, False], ids=["small", "all warps"])
+@pytest.mark.parametrize("seed", [0, 1])
+def test_no_race(seed: int, small: bool, compiled: Compile) -> None:
+    model = compiled(layers=2 if small else 1, small=small)
+    with open_host(model, watch="threads", seed=seed) as session:
+        made, _ = decoded(session, PROMPT, 4)
+    assert made == decoded(model.session, PROMPT, 4)[0]
+
+
+@pytest.mark.parametrize("fault", RACES.values(), ids=RACES)
+def test_a_race_is_seen(fault: Fault, compiled: Compile) -> None:
+    model = compiled(layers=2, small=True)
+    source = fault.plant(emit(model._validated))
+    with (
+        open_host(model, source, watch="threads", seed=1, watchdog_s=2.0) as session,
+        pytest.raises(DeviceError, match=fault.says),
+    ):
+        decoded(session, PROMPT, 4)
+
+
+@pytest.mark.parametrize("twin", TWINS)
+def test_no_address_is_wrong(twin: str, compiled: Compile) -> None:
+    model = compiled(twin, layers=2)
+    with open_host(model, watch="addresses", seed=1) as session:
+        made, _ = decoded(session, PROMPT, 4)
+    assert made == decoded(model.session, PROMPT, 4)[0]
+
+
+ADDRESSES = {
+    "a tile one row too far": (
+        GEMV,
+        "if (weight_row >= task.row_end) return;",
+        "if (weight_row > task.row_end) return;",
+    ),
+    "a row of shared memory behind the last": (
+        GEMV,
+        "hi[row * stride + at] = high;",
+        "hi[row * stride + at + 60000] = high;",
+    ),
+}
+
+
+@pytest.mark.parametrize("edit", ADDRESSES.values(), ids=ADDRESSES)
+def test_a_wrong_address_is_seen(edit: tuple[str, str, str], compiled: Compile) -> None:
+    model = compiled("odd sizes")
+    source = edited(emit(model._validated), *edit)
+    with (
+        open_host(model, source, watch="addresses") as session,
+        pytest.raises(HostCrashError, match=r"AddressSanitizer|UndefinedBehavior|runtime error"),
+    ):
+        decoded(session, PROMPT, 2)
+
+
+def findings(
+    model: CompiledModel,
+    folder: Path,
+    *,
+    source: CudaSource | None = None,
+    seed: int = 0,
+    validated: Forced | None = None,
+) -> tuple[list[str], list[str]]:
+    """(strays, broken obligations) over a prompt's two passes and two tokens, each a launch of one step."""
+    found: tuple[list[str], list[str]] = ([], [])
+    folder.mkdir(exist_ok=True)
+    path = folder / "footprints"
+    with open_host(model, source, watch="footprints", seed=seed, log=path, validated=validated) as session:
+        backend = session.backend
+        log = Log(backend, path)
+        backend.begin(PROMPT, [])
+        backend.enter(PROMPT[:8])
+        pos = 0
+        for tokens in (8, 3, 1, 1):
+            records = log.launch(pos=pos, tokens=tokens)
+            found[0].extend(map(str, strays(log, records, {"pos": pos, "tokens": tokens})))
+            found[1].extend(broken(log, records))
+            pos += tokens
+    return found
+
+
+@pytest.mark.parametrize("kv_dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("twin", TWINS)
+def test_every_task_touches_what_it_declares(twin: str, kv_dtype: str, compiled: Compile, tmp_path: Path) -> None:
+    assert findings(compiled(twin, layers=2, kv_dtype=kv_dtype), tmp_path) == ([], [])
+
+
+@pytest.mark.parametrize("seed", range(1, 6))
+def test_the_machine_keeps_its_obligations_in_any_order(seed: int, compiled: Compile, tmp_path: Path) -> None:
+    assert findings(compiled(layers=2), tmp_path, seed=seed) == ([], [])
+
+
+STRAYS = {
+    "a tile one row too far": Fault(
+        edits=((GEMV, "if (weight_row >= task.row_end) return;", "if (weight_row > task.row_end) return;"),),
+        says="touches what lies behind|writes undeclared",
+    ),
+    "an undeclared read": Fault(
+        edits=((GEMV, "column < task.k; column += kThreads", "column <= task.k; column += kThreads"),),
+        says="reads undeclared: 4 bytes of hidden",
+    ),
+    "a declared write that is not made": Fault(
+        edits=((GEMV, "logits[row] = 0.0f;", "logits[row - row % 2] = 0.0f;"),),
+        says="does not write",
+    ),
+    "a step's own row that is not kept": Fault(
+        edits=(("ops/attention.cuh", "keep(task.k_cache, work.fresh_k[row], row, pair, first);", ""),),
+        says="does not write: .*k_cache",
+    ),
+}
+
+
+@pytest.mark.parametrize("fault", STRAYS.values(), ids=STRAYS)
+def test_a_stray_access_is_seen(fault: Fault, compiled: Compile, tmp_path: Path) -> None:
+    model = compiled("odd sizes")
+    found, _ = findings(model, tmp_path, source=fault.plant(emit(model._validated)))
+    assert [text for text in found if re.search(fault.says, text)], found[:5]
+
+
+OBLIGATIONS = {
+    "V1": Fault(
+        edits=((KERNEL, "if (head.wait_count == 0) return block.meet();", "if (head.wait_count == 0) return true;"),),
+        says="V1: .* stores before .* is published",
+    ),
+    "V2": Fault(
+        edits=((KERNEL, MEET_BEHIND_TASK, "run_task(block, head);"),), says="V2: .* signals before its last access"
+    ),
+    "V3": Fault(edits=(DROPPED_WAIT,), says="V3: .* makes 0 of its 1 waits"),
+    "V3 of a stream": Fault(
+        edits=((PRODUCER, "open = wait_counter(params,", "open = true || wait_counter(params,"),),
+        says="V3: .*attention.* makes 0 of its 1 waits",
+    ),
+    "V4": Fault(edits=(NO_MEETING_BEHIND_WAITS,), says="V4: .* begins before .* is published"),
+    "V5": Fault(
+        edits=((KERNEL, "if (thread == 0) {\n        u32* counters", "if (block.lane == 0) {\n        u32* counters"),),
+        says="V5: .* signals 4 times, not 1",
+    ),
+}
+
+
+@pytest.mark.parametrize("obligation", OBLIGATIONS)
+def test_a_broken_obligation_is_seen(obligation: str, compiled: Compile, tmp_path: Path) -> None:
+    model = compiled(layers=2)
+    # V1 speaks of tasks that wait for nothing, which stand behind no other's signals in what the compiler makes.
+    waitless = tuple(
+        with_fields(task, waits=()) if task.id.startswith("L0.attention") else task for task in model.schedule.tasks
+    )
+    schedule = with_fields(model.schedule, tasks=waitless) if obligation == "V1" else model.schedule
+    forced, fault = Forced(schedule=schedule), OBLIGATIONS[obligation]
+    sound, faulty = emit(forced), fault.plant(emit(forced))
+    seen = set()
+    for seed in range(4):
+        assert findings(model, tmp_path / f"sound {seed}", source=sound, seed=seed, validated=forced)[1] == []
+        seen |= set(findings(model, tmp_path / f"faulty {seed}", source=faulty, seed=seed, validated=forced)[1])
+    assert [text for text in seen if re.search(fault.says, text)], sorted(seen)[:5]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_warp_that_drifts_ahead_is_seen(seed: int, compiled: Compile) -> None:
+    """It does not wait at meetings, so it is at the next ones while the others are still at this one."""
+    model = compiled(layers=2, small=True)
+    waits = "return wait_phase(params, &shared.ending, &shared.meeting, meetings++ & 1, step);"
+    source = edited(emit(model._validated), BLOCK, waits, f"if (warp == 1) return ++meetings;\n    {waits}")
+    with (
+        open_host(model, source, seed=seed, watchdog_s=1.0) as session,
+        pytest.raises(DeviceError, match=r"more arrivals|its own block|wait for each other"),
+    ):
+        decoded(session, PROMPT, 4)
+    with (
+        open_host(model, source, watch="threads", seed=seed, watchdog_s=1.0) as session,
+        pytest.raises(DeviceError, match=r"data race|more arrivals|its own block|wait for each other"),
+    ):
+        decoded(session, PROMPT, 4)
