@@ -8,6 +8,7 @@ classes in ``illegal`` do not, and are refused whatever else they do.
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -387,8 +388,8 @@ def alias_buffers(rng: random.Random, schedule: Schedule) -> Schedule | None:
     small, large = rng.choice(pairs)
     merged = replace(large, versions=max(small.versions, large.versions))
     buffers = tuple(merged if old is large else old for old in schedule.buffers if old is not small)
-    text = replace(schedule, buffers=buffers).to_json()
-    return Schedule.from_json(text.replace(f'"{small.id}"'.encode(), f'"{large.id}"'.encode()))
+    name = re.compile(re.escape(f'"{small.id}"'.encode()) + rb"(?!:)")  # where it is a value, not a key
+    return Schedule.from_json(name.sub(f'"{large.id}"'.encode(), replace(schedule, buffers=buffers).to_json()))
 
 
 @judged

@@ -13,6 +13,7 @@ write that it names. Reading begins as soon as it may and ends as late as it may
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 from typing import Any
 
 from tests.oracle.layout import Instance, Launch, Plain, Word, names
@@ -45,6 +46,14 @@ class Walk:
             for word in [w for w, _ in x.tags_written] + [w for w, _, _ in x.tags_read]:
                 self.tag_cells.setdefault(word, len(self.tag_cells))
         self.follow = self.unread_successors()
+        # Per worker and number of instances published: the signals that they gave.
+        self.totals = [
+            [
+                list(Counter(name for x in queue[:at] for name in x.node.get("signals", ())).items())
+                for at in range(len(queue) + 1)
+            ]
+            for queue in launch.queues
+        ]
 
     def unread_successors(self) -> list[tuple[Instance, Instance]]:
         """Writers of successive versions of a tagged word, the first of which nobody reads."""
@@ -65,10 +74,9 @@ class Walk:
 
     def values(self, state: tuple[Part, ...]) -> dict[str, int]:
         value = dict.fromkeys(self.launch.per_step, 0)
-        for queue, (published, _, given) in zip(self.launch.queues, state, strict=True):
-            for x in queue[:published]:
-                for name in x.node.get("signals", ()):
-                    value[name] += 1
+        for queue, totals, (published, _, given) in zip(self.launch.queues, self.totals, state, strict=True):
+            for name, total in totals[published]:
+                value[name] += total
             if given:
                 for number, name in enumerate(queue[published].node["signals"]):
                     value[name] += given >> number & 1

@@ -133,7 +133,8 @@ class Judge:
             for step in range(runs.steps):
                 self._trail(found, pos0, m, runs, step)
         else:
-            for step in range(min(2, runs.steps)):
+            last = min(2, runs.steps) - 1
+            for step in range(last + 1) if found.moves else (last,):  # what does not move is read alike in each step
                 self._reads(found, pos0, m, runs, step)
         if found.kind == "output":
             self._once(found, pos0, m)
@@ -154,6 +155,8 @@ class Judge:
                 if (own & writes[i] & writes[j] & (i != j)).any():
                     self.faults.add("race")
                 i, j = i[~own & (i < j)], j[~own & (i < j)]
+            if not len(i):
+                continue
             fine = _in_front(found, i, j, runs, delta)
             if not delta:
                 fine |= _in_front(found, j, i, runs, 0)
@@ -284,12 +287,14 @@ def _edges(found: Accesses, pos0: int, m: int, faults: Faults) -> list[Edge]:
 def _in_front(found: Accesses, i: Any, j: Any, runs: Runs, delta: int) -> Any:
     """Whether access i of step 0 is over before access j of step ``delta`` begins."""
     x, y, kind = found.task[i], found.task[j], found.kinds[j]
-    fine = np.where(kind == READ, runs.before_read(x, y, delta), runs.before_write(x, y, delta))
-    streams = np.flatnonzero(kind >= STREAM)
-    if len(streams):
-        fine[streams] = runs.before_stream(x[streams], y[streams], kind[streams] - STREAM, delta)
     # What only reads is over when its task writes; one worker's tasks write in their order.
-    return np.where(found.of(WRITE)[i], fine, runs.before_write(x, y, delta))
+    fine = runs.before_write(x, y, delta)
+    writes = found.of(WRITE)[i]
+    if len(reads := np.flatnonzero(writes & (kind == READ))):
+        fine[reads] = runs.before_read(x[reads], y[reads], delta)
+    if len(streams := np.flatnonzero(writes & (kind >= STREAM))):
+        fine[streams] = runs.before_stream(x[streams], y[streams], kind[streams] - STREAM, delta)
+    return fine
 
 
 def _in_turn(found: Accesses, writes: Any, runs: Runs) -> Any:
