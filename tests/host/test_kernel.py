@@ -9,9 +9,11 @@ import torch
 from msgspec.structs import replace as with_fields
 
 from amk.codegen.emit import emit
+from amk.codegen.errors import CompileFailedError, NoHostCompilerError
 from amk.errors import EXIT_FAILED
 from amk.parity.fuzz import fuzz
 from amk.runtime.errors import HostCrashError, HostMemoryError, WatchdogError
+from amk.runtime.kernel import host_kernel
 from amk.target import TARGETS
 from tests.gpu.diff import differences
 from tests.host.conftest import PROMPT, TWINS, Compile
@@ -108,16 +110,19 @@ def test_end_of_text_and_a_dropped_stream_end_a_launch(compiled: Compile) -> Non
 
 CRASHES = {
     "a null pointer": (
+        "ops/gemv.cuh",
         "hi[row * stride + at] = high;",
         "*reinterpret_cast<volatile u16*>(u64{0}) = high;",
         "it said nothing",
     ),
-    "one arrival too many": (
-        "if (!block.meet()) return false;\n    if (block.thread != 0) return true;",
-        "mbarrier_arrive(&block.shared.meeting);\n    if (block.thread != 0) return true;",
-        "more arrivals at a barrier than it counts",
+    "a copy that no engine makes": (
+        "vm/producer.cuh",
+        "copy_async(shared.ring[piece.stage], from, bytes",
+        "copy_async(shared.ring[piece.stage], from + 4, bytes",
+        "not of whole 16-byte words",
     ),
     "a lane that does not come": (
+        "ops/gemv.cuh",
         "const float next = shuffle_xor(value, 1);",
         "const float next = block.lane == 31 ? value : shuffle_xor(value, 1);",
         "its threads wait for each other",
@@ -125,10 +130,10 @@ CRASHES = {
 }
 
 
-@pytest.mark.parametrize(("old", "new", "says"), CRASHES.values(), ids=CRASHES)
-def test_a_crash_of_the_kernel_is_an_error(old: str, new: str, says: str, compiled: Compile) -> None:
+@pytest.mark.parametrize(("path", "old", "new", "says"), CRASHES.values(), ids=CRASHES)
+def test_a_crash_of_the_kernel_is_an_error(path: str, old: str, new: str, says: str, compiled: Compile) -> None:
     model = compiled(layers=1)
-    broken = edited(emit(model._validated), "ops/gemv.cuh", old, new)
+    broken = edited(emit(model._validated), path, old, new)
     with open_host(model, broken, watchdog_s=2.0) as session, pytest.raises(HostCrashError, match=says):
         session.prefill(PROMPT)
 
@@ -148,9 +153,25 @@ def test_an_order_with_other_bits_fails_the_command(
     folder = compiled(layers=1).checkpoint.name
     assert main(["fuzz", str(folder), "--seeds", "2", "--tokens", "4"]) == 0
     assert "PASS: 4 tokens, 2 shuffled orders" in capsys.readouterr().out
-    monkeypatch.setattr(room, "prompt_of", lambda vocab, counter=iter(range(9)): [next(counter) + 1, 5])
-    assert main(["fuzz", str(folder), "--seeds", "1", "--tokens", "4"]) == 0
     real = room._differs
     monkeypatch.setattr(room, "_differs", lambda made, *rest: real([made[0] + 1, *made[1:]], *rest))
     assert main(["fuzz", str(folder), "--seeds", "1", "--tokens", "4"]) == EXIT_FAILED
     assert "FAIL: other bits under seeds 0, 1" in capsys.readouterr().out
+
+
+def test_no_compiler_is_named_with_its_mend(compiled: Compile, monkeypatch: pytest.MonkeyPatch) -> None:
+    from amk.cli.checks.versions import check_compiler
+
+    monkeypatch.setenv("AMK_CXX", "no-such-compiler")
+    with pytest.raises(NoHostCompilerError, match="looked for no-such-compiler") as refused:
+        compiled(layers=1)
+    assert "apt install g++" in refused.value.remedy
+    assert check_compiler().status == "warn"
+    monkeypatch.delenv("AMK_CXX")
+    assert check_compiler().status == "ok"
+
+
+def test_a_source_that_does_not_compile_is_a_defect_with_the_compilers_words(compiled: Compile) -> None:
+    source = edited(emit(compiled(layers=1)._validated), "ops/gemv.cuh", "bool run() {", "bool run() { nonsense;")
+    with pytest.raises(CompileFailedError, match="nonsense"):
+        host_kernel(source)

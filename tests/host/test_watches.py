@@ -242,11 +242,11 @@ def test_a_warp_that_drifts_ahead_is_seen(seed: int, compiled: Compile) -> None:
     source = edited(emit(model._validated), BLOCK, waits, f"if (warp == 1) return ++meetings;\n    {waits}")
     with (
         open_host(model, source, seed=seed, watchdog_s=1.0) as session,
-        pytest.raises(DeviceError, match=r"more arrivals|its own block|wait for each other"),
+        pytest.raises(DeviceError, match=r"its own block|wait for each other"),
     ):
         decoded(session, PROMPT, 4)
     with (
         open_host(model, source, watch="threads", seed=seed, watchdog_s=1.0) as session,
-        pytest.raises(DeviceError, match=r"data race|more arrivals|its own block|wait for each other"),
+        pytest.raises(DeviceError, match=r"data race|its own block|wait for each other"),
     ):
         decoded(session, PROMPT, 4)

@@ -10,7 +10,7 @@ from amk.cli.checks.check import Check
 from amk.runtime.device import Device, probe
 from amk.target import ARCHS
 
-_UNNEEDED: Final = "compiling, validating and arch=cpu need none"
+_UNNEEDED: Final = "compiling, validating, arch=cpu and arch=host need none"
 
 
 def check_nvrtc() -> Check:
@@ -42,7 +42,7 @@ def _check_device(device: Device) -> Check:
     detail = f"{device.name}, {device.arch}, {device.workers} SMs, {decimal(device.memory_bytes)}"
     if device.supported:
         return Check(f"device {device.ordinal}", "ok", detail)
-    known = ", ".join(name for name in ARCHS if name != "cpu")
+    known = ", ".join(name for name in ARCHS if name.startswith("sm_"))
     mend = f"amk has no code generator for {device.arch}; it has {known}"
     return Check(f"device {device.ordinal}", "warn", detail, mend)
 

@@ -7,8 +7,6 @@ learn its version.
 from __future__ import annotations
 
 import platform
-import shutil
-import subprocess
 import sys
 from importlib import metadata
 from pathlib import Path
@@ -20,6 +18,8 @@ from packaging.utils import canonicalize_name
 
 import amk
 from amk.cli.checks.check import Check
+from amk.codegen.errors import NoHostCompilerError
+from amk.codegen.host import compiler
 
 _SHOWN: Final = ("torch", "transformers", "safetensors", "huggingface-hub")
 _REINSTALL: Final = "install amk: `make setup` in a checkout, or `pip install` of its wheel"
@@ -69,17 +69,9 @@ def _check_package(wanted: Requirement) -> Check:
 
 
 def check_compiler() -> Check:
-    """A C++ compiler for the host build of the kernel's sources."""
-    for name in ("g++", "clang++"):
-        path = shutil.which(name)
-        if path is None:
-            continue
-        ran = subprocess.run([path, "--version"], capture_output=True, text=True, check=False, timeout=20)
-        if ran.returncode == 0:
-            return Check("c++", "ok", f"{ran.stdout.splitlines()[0]} ({path})")
-    return Check(
-        "c++",
-        "warn",
-        "neither g++ nor clang++ runs; the host build of the kernel's sources needs one",
-        "install g++ or clang++",
-    )
+    """The C++ compiler that builds the kernel's source for ``arch="host"``."""
+    try:
+        found = compiler()
+    except NoHostCompilerError as error:
+        return Check("c++", "warn", error.message, error.remedy)
+    return Check("c++", "ok", f"{found.version} ({found.path})")
