@@ -207,6 +207,9 @@ NEIGHBOURS = {
     "second-stream-gated": "first-stream-gated",
     "own-new-row": "kv-trail",
     "lag-first-version": "lag-last-version",
+    "overwritten-before-it-is-read": "overwritten-after-it-is-read",
+    "tag-never-written": "tag-of-each-version",
+    "tag-beside-a-stranger": "tag-beside-a-stranger-for-few-steps",
     "tag-of-the-step-before": "tag-of-the-launch",
 }
 

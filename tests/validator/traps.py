@@ -393,3 +393,53 @@ for name, code, steps in (("tag-of-the-launch", "", 1), ("tag-of-the-step-before
             steps=steps,
         ),
     )
+
+# --- between steps, and words beside them ----------------------------------------------------------------------------
+
+for name, code, threshold, why in (
+    ("overwritten-before-it-is-read", "AMK-V301", -1, "the writer waits for the reader of two steps ago only"),
+    ("overwritten-after-it-is-read", "", 0, "the writer waits for the reader of the step before"),
+):
+    case(
+        name,
+        code,
+        why,
+        model(
+            [task("W", waits=f"r>={threshold}", signals="c", writes=[write("a")])],
+            [task("R", waits="c>=1", signals="r", reads=[read("a")])],
+            buffers=[state("a")],
+            steps=100,
+        ),
+    )
+
+for name, code, written, why in (
+    ("tag-never-written", "AMK-V306", (0,), "the second version is waited for, and no task writes it"),
+    ("tag-of-each-version", "", (0, 1), "each version that is waited for is written"),
+):
+    case(
+        name,
+        code,
+        why,
+        model(
+            [task(f"W{g}", waits="r>=0" if not g else "s>=1", writes=[write("q", v=g)]) for g in written],
+            [task("R", signals="s", reads=[read("q")]), task("R1", signals="r", reads=[read("q", v=1)])],
+            buffers=[state("q", versions=2, tagged=True)],
+        ),
+    )
+
+for name, code, steps, why in (
+    ("tag-beside-a-stranger", "AMK-V390", 1000, "a third worker is joined to nobody, so no window decides the tags"),
+    ("tag-beside-a-stranger-for-few-steps", "", 4, "the same in a launch of four steps, all unrolled"),
+):
+    case(
+        name,
+        code,
+        why,
+        model(
+            [task("W", waits="r>=0", writes=[write("q")])],
+            [task("R", signals="r", reads=[read("q")])],
+            [task("C")],
+            buffers=[state("q", tagged=True)],
+            steps=steps,
+        ),
+    )
