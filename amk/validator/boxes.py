@@ -20,6 +20,9 @@ BASE: Final = 0
 BY_POS: Final = 1
 BY_TOKENS: Final = 2
 
+# Pairs solved at once, so that memory does not grow with their number.
+CHUNK: Final = 1 << 18
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Domain:
@@ -85,17 +88,18 @@ class BoxTable:
         return np.minimum.reduce([low for low, _ in corners]), np.maximum.reduce([high for _, high in corners])
 
 
-class TooManyCellsError(Exception):
-    """Boxes cut each other into more pieces than are worth looking at; nothing is claimed."""
+class TooManyPiecesError(Exception):
+    """Accesses cut each other into more pieces than are worth looking at; nothing is claimed."""
 
 
-# A large model on a large chip has a few million; what is far beyond costs memory and is no schedule to launch.
-CELLS_MAX: Final = 1 << 26
+# A large model on a large chip has some ten thousand at once. What is far beyond costs memory, and nobody means it.
+PIECES_MAX: Final = 1 << 22
 
 
-def _few(what: str, count: float) -> None:
-    if count > CELLS_MAX:
-        raise TooManyCellsError(f"there are {count:.0f} {what}, and {CELLS_MAX} are looked at")
+def few(what: str, count: float) -> None:
+    """Raise TooManyPiecesError if there are too many of them to be held in memory."""
+    if count > PIECES_MAX:
+        raise TooManyPiecesError(f"there are {count:.0f} {what}, and {PIECES_MAX} are looked at")
 
 
 def spread(starts: Ints, counts: Ints) -> tuple[Ints, Ints]:
@@ -120,7 +124,7 @@ def may_meet(table: BoxTable, a: Ints, b: Ints, reach: Domain) -> tuple[Ints, In
     """Pairs (i in a, j in b) of boxes whose hulls overlap; found by sorting, so at the cost of the pairs found."""
     lows, highs = table.hull(reach)
     plans = [_meeting(lows[:, axis], highs[:, axis], a, b) for axis in range(table.rank)]
-    _few("pairs of regions that may meet", min(int(plan[1].sum() + plan[3].sum()) for plan in plans))
+    few("pairs of regions that may meet", min(int(plan[1].sum() + plan[3].sum()) for plan in plans))
     first, inside_a, second, inside_b = min(plans, key=lambda plan: int(plan[1].sum() + plan[3].sum()))
     axis = next(i for i, plan in enumerate(plans) if plan[0] is first)
     by_b = np.argsort(lows[b, axis], kind="stable")
@@ -139,8 +143,10 @@ def overlapping(table: BoxTable, a: Ints, b: Ints, delta: int, reach: Domain) ->
     tokens = [m for m in reach.tokens if reach.reaches(m, delta)]
     if not (table.moves or table.scales):
         tokens = tokens[:1]
-    low, high = _solutions(table, np.stack([i, j]), delta, np.array(tokens, np.int64), reach)
-    found = (low <= high).any(axis=0)
+    found = np.zeros(len(i), bool)
+    for some in np.array_split(np.arange(len(i)), len(i) // CHUNK + 1):
+        low, high = _solutions(table, np.stack([i[some], j[some]]), delta, np.array(tokens, np.int64), reach)
+        found[some] = (low <= high).any(axis=0)
     return i[found], j[found]
 
 
@@ -208,7 +214,7 @@ class Grid:
 
     def cells(self, begin: Ints, end: Ints) -> tuple[Ints, Ints]:
         """For each box, its number and its cells, one after another."""
-        _few("cells of regions", float((end - begin).prod(axis=1, dtype=np.float64).sum()))
+        few("cells of regions", float((end - begin).prod(axis=1, dtype=np.float64).sum()))
         which = np.arange(len(begin))
         cell = np.zeros(len(begin), np.int64)
         for axis, size in enumerate(self.shape):

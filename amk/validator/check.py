@@ -12,7 +12,7 @@ from pathlib import Path
 
 from amk.ir.schedule import Schedule
 from amk.validator.accesses import Accesses, collect
-from amk.validator.boxes import Domain, TooManyCellsError, domain
+from amk.validator.boxes import Domain, TooManyPiecesError, domain
 from amk.validator.context import Context, by_tag_waits, mattering_streams, tag_edges
 from amk.validator.findings import Report, Verdict, outcome
 from amk.validator.limits import DRIFT_MAX
@@ -125,7 +125,7 @@ def _check_model(model: AccessModel, report: Report, counts: Counter[str]) -> No
         if tag_writer.check(tagged, program, reach, report):
             for part in by_tag_waits(accesses, reach):
                 _check_part(_Part(model=model, reach=part, accesses=accesses, program=program), report, counts)
-    except (TooManySweepsError, TooManyCellsError) as error:
+    except (TooManySweepsError, TooManyPiecesError) as error:
         report.add(window_rule.RULE, str(error), unknown=True)
 
 

@@ -116,7 +116,7 @@ PARTS: dict[str, Change] = {
         lambda order, kind, instances, workers: Order.before_read(order, instances, workers),
     ),
     "order: more steps than one": ("order.STEPS_MAX", 1),
-    "bounded: pieces": ("boxes._few", nothing),
+    "bounded: pieces": ("boxes.few", nothing),
     "bounded: sweeps": ("order.Order._settle", lambda order, levels: [order._lower(level) for level in levels]),
 }
 

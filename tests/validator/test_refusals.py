@@ -373,7 +373,7 @@ def test_an_output_that_nobody_writes() -> None:
 
 
 def test_too_many_pieces_are_left_open(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("amk.validator.boxes.CELLS_MAX", 8)
+    monkeypatch.setattr("amk.validator.boxes.PIECES_MAX", 8)
     verdict = validate(BASE)
     assert verdict.outcome is Outcome.UNKNOWN
     assert said(verdict, "AMK-V390", "and 8 are looked at")

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import pytest
+from msgspec.structs import replace
+
 from amk.target import TARGETS
 from amk.validator import AccessModel, Node, validate, validate_model
 from tests.builders import llama_graph, lower
@@ -29,6 +32,20 @@ def test_a_large_model_on_a_large_chip() -> None:
     assert verdict.statistics["tasks"] > 18_000
     assert verdict.statistics["checks"] > 1_000_000
     assert verdict.seconds < SECONDS_MAX
+
+
+@pytest.mark.parametrize("change", ["as it is", "no waits"])
+def test_memory_is_bounded_by_chunks_that_change_nothing(change: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    schedule = lower(llama_graph(), workers=5)
+    if change == "no waits":
+        schedule = replace(schedule, tasks=tuple(replace(task, waits=task.waits[:0]) for task in schedule.tasks))
+    whole = validate(schedule)
+    for chunk in ("amk.validator.boxes.CHUNK", "amk.validator.rules.race.CHUNK"):
+        monkeypatch.setattr(chunk, 3)
+    cut = validate(schedule)
+    assert (cut.outcome, cut.statistics) == (whole.outcome, whole.statistics)
+    assert cut.codes() == whole.codes()
+    assert whole.proved == (change == "as it is")
 
 
 def ring(length: int) -> AccessModel:

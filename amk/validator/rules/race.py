@@ -15,7 +15,9 @@ that does not precede a write needs to be looked at: if that one sees the write,
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Final
 
 import numpy as np
@@ -107,6 +109,15 @@ def _extremes(worker: Ints, order: Ints, task: Ints, wanted: Bools) -> Ints:
     return task[rows[keep]]
 
 
+def _cut(work: Ints) -> list[slice]:
+    """Cut rows into runs none of which has much more than ``CHUNK`` of ``work``."""
+    if not len(work):
+        return []
+    total = np.cumsum(work)
+    cuts = np.searchsorted(total, np.arange(CHUNK, int(total[-1]), CHUNK)).tolist()
+    return [slice(first, last) for first, last in pairwise([0, *cuts, len(work)])]
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class _Side:
     """One side of each pair: the task, and the group that its access is in."""
@@ -158,20 +169,19 @@ class _Buffer:
                 return False
         return True
 
-    def _group_pairs(self, writes: Ints, others: Ints) -> list[tuple[Ints, Ints]]:
+    def _group_pairs(self, writes: Ints, others: Ints) -> Iterator[tuple[Ints, Ints]]:
         """Groups that write the first box against all groups of the second, in chunks of bounded work."""
         groups = self.groups
         pair, first = spread(groups.by_box[writes], groups.by_box[writes + 1] - groups.by_box[writes])
         wanted = groups.kind[first] == WRITE
         pair, first = pair[wanted], first[wanted]
-        low, high = groups.by_box[others[pair]], groups.by_box[others[pair] + 1]
-        which, other = spread(low, high - low)
-        write = first[which]
-        if not len(write):
-            return []
-        work = np.cumsum(groups.end[write] - groups.start[write])
-        cuts = np.searchsorted(work, np.arange(CHUNK, int(work[-1]), CHUNK))
-        return list(zip(np.split(write, cuts), np.split(other, cuts), strict=True))
+        low = groups.by_box[others[pair]]
+        count = groups.by_box[others[pair] + 1] - low
+        for some in _cut(count):
+            which, other = spread(low[some], count[some])
+            write = first[some][which]
+            for part in _cut(groups.end[write] - groups.start[write]):
+                yield write[part], other[part]
 
     def _same_step(self, write: Ints, other: Ints) -> None:
         groups, order = self.groups, self.order
