@@ -7,13 +7,13 @@ from amk.ir.graph import (
     AnyOp,
     Attention,
     Embed,
+    GatedMul,
     Graph,
     Linear,
     Logits,
     RMSNorm,
     Rope,
     RopeTable,
-    SiluMul,
     WeightTensor,
 )
 from amk.ir.passes import Passes
@@ -74,7 +74,7 @@ def llama_graph(
             RMSNorm(out=f"m{i}", x=mid, gain=tensor(p + "post_attention_layernorm.weight", hidden), eps=EPS),
             Linear(out=f"g{i}", x=f"m{i}", weight=tensor(p + "mlp.gate_proj.weight", intermediate, hidden)),
             Linear(out=f"u{i}", x=f"m{i}", weight=tensor(p + "mlp.up_proj.weight", intermediate, hidden)),
-            SiluMul(out=f"s{i}", gate=f"g{i}", up=f"u{i}"),
+            GatedMul(out=f"s{i}", gate=f"g{i}", up=f"u{i}"),
             Linear(out=f"d{i}", x=f"s{i}", weight=tensor(p + "mlp.down_proj.weight", hidden, intermediate)),
             Add(out=f"h{i + 1}", a=mid, b=f"d{i}"),
         ]
@@ -89,7 +89,7 @@ def llama_graph(
         vocab=vocab,
         layers=layers,
         context_limit=context,
-        rope=RopeTable(head_dim=head_dim, spec=()),
+        ropes=(RopeTable(head_dim=head_dim, spec=()),),
         tensors=tuple(WeightTensor(name=name, shape=shape) for name, shape in sorted(tensors.items())),
         ops=tuple(ops),
     )

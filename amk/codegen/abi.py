@@ -130,9 +130,13 @@ class Struct:
         return f"struct alignas({self.align}) {self.name} {{\n{members}}};\n{check}"
 
 
-OPCODES: Final = {"begin": 0, "gemv": 1, "attention": 2, "sample": 3}
-PROLOGUES: Final = {"none": 0, "norm": 1, "merge_splits": 2}
-EPILOGUES: Final = {"store": 0, "add_residual": 1, "silu_mul": 2, "argmax": 3}
+OPCODES: Final = {"begin": 0, "gemv": 1, "attention": 2, "sample": 3, "add_norm": 4}
+PROLOGUES: Final = {"none": 0, "norm": 1, "merge_splits": 2, "layer_norm": 3}
+EPILOGUES: Final = {"store": 0, "add_residual": 1, "gated_mul": 2, "argmax": 3}
+ACTIVATIONS: Final = {"silu": 0, "gelu": 1, "gelu_tanh": 2}
+HEAD_NORMS: Final = {"none": 0, "head": 1, "row": 2}
+NO_WINDOW: Final = 0x7FFFFFFF
+"""Wider than any context."""
 
 _HEAD: Final = (
     Field("opcode", "u32"),
@@ -159,7 +163,9 @@ TASKS: Final = {
         Field("x", "u64"),
         Field("stats", "u64"),
         Field("gain", "u64"),
+        Field("shift", "u64"),
         Field("weight", "u64"),
+        Field("bias", "u64"),
         Field("out", "u64"),
         Field("residual", "u64"),
         Field("best_value", "u64"),
@@ -176,7 +182,10 @@ TASKS: Final = {
         Field("last_row_only", "u32"),
         Field("prologue", "u32"),
         Field("epilogue", "u32"),
+        Field("activation", "u32"),
         Field("eps", "f32"),
+        Field("scale", "f32"),
+        Field("softcap", "f32"),
     ),
     "attention": _task(
         "AttentionTask",
@@ -184,6 +193,8 @@ TASKS: Final = {
         Field("k_cache", "u64"),
         Field("v_cache", "u64"),
         Field("rope", "u64"),
+        Field("q_gain", "u64"),
+        Field("k_gain", "u64"),
         Field("out", "u64"),
         Field("stats", "u64"),
         Field("qkv_stride", "u32"),
@@ -194,7 +205,14 @@ TASKS: Final = {
         Field("heads", "u32"),
         Field("split", "u32"),
         Field("splits", "u32"),
+        Field("kv_heads", "u32"),
+        Field("rotary_dim", "u32"),
+        Field("window", "u32"),
+        Field("head_norm", "u32"),
         Field("scale", "f32"),
+        Field("softcap", "f32"),
+        Field("q_eps", "f32"),
+        Field("k_eps", "f32"),
         Field("gate_counter", "u32"),
         Field("gate_threshold", "i32"),
         Field("gate_each", "u32"),
@@ -214,6 +232,21 @@ TASKS: Final = {
         Field("eos_slots", "u32"),
         Field("hidden", "u32"),
         Field("tiled", "u32"),
+        Field("scale", "f32"),
+    ),
+    "add_norm": _task(
+        "AddNormTask",
+        Field("x", "u64"),
+        Field("gain", "u64"),
+        Field("residual", "u64"),
+        Field("out", "u64"),
+        Field("k", "u32"),
+        Field("column_begin", "u32"),
+        Field("column_end", "u32"),
+        Field("x_stride", "u32"),
+        Field("out_stride", "u32"),
+        Field("eps", "f32"),
+        Field("scale", "f32"),
     ),
 }
 
@@ -258,7 +291,14 @@ IN_BLOCK: Final = 0xFFFFFFFF
 def header() -> str:
     """The generated CUDA header."""
     enums = []
-    for name, members in (("Opcode", OPCODES), ("Prologue", PROLOGUES), ("Epilogue", EPILOGUES)):
+    enumerations = {
+        "Opcode": OPCODES,
+        "Prologue": PROLOGUES,
+        "Epilogue": EPILOGUES,
+        "Activation": ACTIVATIONS,
+        "HeadNorm": HEAD_NORMS,
+    }
+    for name, members in enumerations.items():
         values = ", ".join(f"k{name}{_camel(member)} = {value}" for member, value in members.items())
         enums.append(f"enum {name} : u32 {{ {values} }};")
     constants = {

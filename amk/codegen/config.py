@@ -97,10 +97,13 @@ def kernel_config(schedule: Schedule) -> KernelConfig:
     room = (target.shared_memory_bytes - beside) // WORK_ALIGN * WORK_ALIGN
 
     queries = head.group * tokens
-    fixed = _FLOAT * (queries * stride + 2 * tokens * stride + 3 * queries)  # q, the step's own rows, running softmax
-    score = _FLOAT * queries  # of one cached row
-    rows = min(target.stage_bytes // (stride * item), (room - fixed) // score)
-    attention = fixed + score * max(rows, tokens)
+    # The step's own rows, the running softmax, the norms of queries and keys; then q and scores, whose place the warps'
+    # shares of one row take in the end.
+    kept = _FLOAT * (2 * tokens * stride + 4 * queries + tokens)
+    q, score = _FLOAT * queries * stride, _FLOAT * queries
+    shares = _FLOAT * target.consumer_warps * head.group * (head.dim + 2)
+    rows = min(target.stage_bytes // (stride * item), (room - kept - q) // score)
+    attention = kept + max(q + score * max(rows, tokens), shares)
     least = STAGED_BYTES * tokens * (TILE_COLUMNS + ROW_PAD)
     if rows < 1 or max(attention, least) > room:
         raise NotGeneratableError(

@@ -9,7 +9,21 @@ from amk.codegen import abi
 from amk.ir.buffers import ITEM_BYTES, Operand
 from amk.ir.layout import TILE_ROWS, stored_shape
 from amk.ir.schedule import Schedule, Task, Wait
-from amk.ir.tasks import AddResidual, Argmax, Attention, Begin, Gemv, MergeSplits, Norm, Sample, SiluMul, Store
+from amk.ir.tasks import (
+    AddNorm,
+    AddResidual,
+    Argmax,
+    Attention,
+    Begin,
+    GatedMul,
+    Gemv,
+    HeadNorm,
+    LayerNorm,
+    MergeSplits,
+    Norm,
+    Sample,
+    Store,
+)
 
 Fields = dict[str, float | tuple[int, ...]]
 
@@ -81,6 +95,8 @@ class _Encoder:
                 return "attention", self.attention(op, self.wait(gate))
             case Sample() as op:
                 return "sample", self.sample(op)
+            case AddNorm() as op:
+                return "add_norm", self.add_norm(op)
 
     def head(self, task: Task, opcode: int, number: int) -> Fields:
         waits = [self.wait(wait) for wait in task.waits]
@@ -122,6 +138,8 @@ class _Encoder:
             "x": self.at(op.x),
             "stats": 0,
             "gain": 0,
+            "shift": 0,
+            "bias": 0 if op.bias is None else self.address[op.bias],
             "weight": self.address[op.weight] + low // TILE_ROWS * tile_bytes,
             "residual": 0,
             "best_value": 0,
@@ -137,11 +155,17 @@ class _Encoder:
             "heads": 1,
             "last_row_only": int(op.x_rows == "last"),
             "prologue": abi.PROLOGUES["none"],
+            "activation": 0,
             "eps": 0.0,
+            "scale": 1.0,
+            "softcap": 0.0,
         }
         match op.prologue:
             case Norm(gain=gain, eps=eps):
                 fields |= {"prologue": abi.PROLOGUES["norm"], "gain": self.address[gain], "eps": eps}
+            case LayerNorm(gain=gain, eps=eps, bias=shift):
+                fields |= {"prologue": abi.PROLOGUES["layer_norm"], "gain": self.address[gain], "eps": eps}
+                fields["shift"] = 0 if shift is None else self.address[shift]
             case MergeSplits(stats=stats, splits=splits, heads=heads):
                 _, rows, width = self.schedule.buffer[op.x.buffer].shape
                 fields |= {
@@ -159,10 +183,10 @@ class _Encoder:
         match op.epilogue:
             case Store(out=out):
                 return self.stored("store", out)
-            case SiluMul(out=out):
-                return self.stored("silu_mul", out)
-            case AddResidual(residual=residual, out=out):
-                return self.stored("add_residual", out) | {"residual": self.at(residual)}
+            case GatedMul(out=out, activation=activation):
+                return self.stored("gated_mul", out) | {"activation": abi.ACTIVATIONS[activation]}
+            case AddResidual(residual=residual, out=out, scale=scale):
+                return self.stored("add_residual", out) | {"residual": self.at(residual), "scale": scale}
             case Argmax() as argmax:
                 return {
                     "epilogue": abi.EPILOGUES["argmax"],
@@ -170,6 +194,8 @@ class _Encoder:
                     "best_value": self.at(argmax.value, argmax.slot),
                     "best_index": self.at(argmax.index, argmax.slot),
                     "prompt_length": self.address[argmax.prompt_length],
+                    "scale": argmax.scale,
+                    "softcap": argmax.softcap or 0.0,
                 }
 
     def stored(self, epilogue: str, out: Operand) -> Fields:
@@ -181,7 +207,9 @@ class _Encoder:
             "qkv": self.at(op.qkv),
             "k_cache": self.head_of(op.k_cache, op.kv_head),
             "v_cache": self.head_of(op.v_cache, op.kv_head),
-            "rope": self.address[op.rope],
+            "rope": 0 if op.rope is None else self.address[op.rope],
+            "q_gain": self.gain(op.q_norm, op.q_columns[0]),
+            "k_gain": self.gain(op.k_norm, op.kv_head * op.head_dim),
             "out": self.at(op.out, op.split) if op.stats else self.at(op.out),
             "stats": self.at(op.stats, op.split) if op.stats else 0,
             "qkv_stride": self.columns(op.qkv),
@@ -192,10 +220,39 @@ class _Encoder:
             "heads": op.heads,
             "split": op.split,
             "splits": op.splits,
+            "kv_heads": op.kv_heads,
+            "rotary_dim": op.rotary_dim,
+            "window": abi.NO_WINDOW if op.window is None else op.window,
+            "head_norm": abi.HEAD_NORMS["none" if op.q_norm is None else op.q_norm.over],
             "scale": op.scale,
+            "softcap": op.softcap or 0.0,
+            "q_eps": op.q_norm.eps if op.q_norm else 0.0,
+            "k_eps": op.k_norm.eps if op.k_norm else 0.0,
             "gate_counter": counter,
             "gate_threshold": threshold,
             "gate_each": each,
+        }
+
+    def gain(self, norm: HeadNorm | None, column: int) -> int:
+        """Address of the gain of a task's first head, which is ``column`` columns into its row."""
+        if norm is None:
+            return 0
+        return self.address[norm.gain] + (4 * column if norm.over == "row" else 0)
+
+    def add_norm(self, op: AddNorm) -> Fields:
+        low, high = op.columns
+        return {
+            "x": self.at(op.x),
+            "gain": self.address[op.gain],
+            "residual": self.at(op.residual),
+            "out": self.at(op.out),
+            "k": op.k,
+            "column_begin": low,
+            "column_end": high,
+            "x_stride": self.columns(op.x),
+            "out_stride": self.columns(op.out),
+            "eps": op.eps,
+            "scale": op.scale,
         }
 
     def head_of(self, cache: str, kv_head: int) -> int:
@@ -218,4 +275,5 @@ class _Encoder:
             "eos_slots": self.schedule.buffer[op.eos].shape[0],
             "hidden": op.hidden,
             "tiled": int(self.schedule.buffer[op.table].layout != "plain"),
+            "scale": op.scale,
         }

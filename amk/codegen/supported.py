@@ -82,11 +82,14 @@ def _unsupported_task(task: Task, schedule: Schedule) -> Iterator[tuple[str, str
             stored = schedule.buffer[weight]
             if (stored.dtype, stored.layout) != ("bf16", "gemv8x32"):
                 yield f"{task.id}, whose weight {weight} is not packed bf16", 'compile with dtype="bf16"'
-        case Attention(k_cache=k, v_cache=v):
+        case Attention(k_cache=k, v_cache=v, q_norm=q_norm, k_norm=k_norm):
             dtypes = {schedule.buffer[name].dtype for name in (k, v)}
             gates = {stream.gate for stream in task.streams}
             if len(dtypes) != 1 or not dtypes <= set(KV_DTYPES):
                 yield f"{task.id}, with a cache of {', '.join(sorted(dtypes))}", f"use one of {', '.join(KV_DTYPES)}"
+            overs = {None if norm is None else norm.over for norm in (q_norm, k_norm)}
+            if len(overs) != 1:
+                yield f"{task.id}, whose queries and keys are not normed alike", lower
             if len(gates) != 1 or len(gates.pop()) != 1:
                 yield f"{task.id}, whose streams are not gated by one wait", lower
         case Sample(table=table) if schedule.buffer[table].dtype != "bf16":

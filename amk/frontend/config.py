@@ -12,27 +12,25 @@ from typing import Any
 
 from amk.frontend.errors import BadFieldError, UnsupportedFieldError, UnsupportedTypeError
 
-PLAIN_TYPES = ("llama", "mistral")
-"""Model types that have the plain Llama structure."""
-
-TRACED_TYPES = frozenset(
-    (
-        *PLAIN_TYPES,
-        "cohere",
-        "gemma",
-        "gemma2",
-        "granite",
-        "olmo",
-        "olmo2",
-        "phi3",
-        "qwen2",
-        "qwen3",
-        "smollm3",
-        "stablelm",
-    )
+SUPPORTED_TYPES = (
+    "gemma",
+    "gemma2",
+    "gemma3_text",
+    "granite",
+    "llama",
+    "mistral",
+    "olmo2",
+    "phi3",
+    "qwen2",
+    "qwen3",
+    "smollm3",
+    "stablelm",
 )
+"""Model types whose structure the graph can say."""
+
+TRACED_TYPES = frozenset((*SUPPORTED_TYPES, "cohere", "olmo"))
 """Model types that are traced: decoders whose checkpoints use the names of transformers' state dict. What their traces
-have beyond the plain structure is refused there, by op and tensor."""
+have beyond the ops of the graph is refused there, by op and tensor."""
 
 ROPE_TYPES = ("default", "linear", "llama3", "yarn")
 """Rotary scalings whose factors depend on the position alone, not on the length of the sequence."""
@@ -47,6 +45,22 @@ ROPE_FIELDS = {
 SIZES = ("hidden_size", "intermediate_size", "num_attention_heads", "num_hidden_layers", "vocab_size")
 """Fields without which a config describes no model; transformers would fill in those of a 7B model."""
 
+POSITIVE_INTEGERS = (*SIZES, "num_key_value_heads", "head_dim", "max_position_embeddings", "sliding_window")
+
+POSITIVE_NUMBERS = (
+    "rms_norm_eps",
+    "layer_norm_eps",
+    "rope_theta",
+    "rope_local_base_freq",
+    "embedding_multiplier",
+    "attention_multiplier",
+    "residual_multiplier",
+    "logits_scaling",
+    "query_pre_attn_scalar",
+    "attn_logit_softcapping",
+    "final_logit_softcapping",
+)
+
 Accepts = Callable[[Any], bool]
 
 
@@ -54,23 +68,20 @@ def _absent(value: Any) -> bool:
     return value is None or value is False
 
 
-def _one(value: Any) -> bool:
-    return value is None or value == 1
-
-
 def _none_or_zero(value: Any) -> bool:
     return value is None or value == 0
 
 
-def _all(wanted: object) -> Accepts:
-    return lambda value: value is None or all(item == wanted for item in value)
+def _all_in(*wanted: object) -> Accepts:
+    return lambda value: value is None or all(item in wanted for item in value)
 
+
+GATES = (None, "silu", "swish", "gelu", "gelu_pytorch_tanh")
 
 _EXPERTS = "mixtures of experts choose weights at run time"
-_MULTIPLIER = "the plain structure has no multipliers"
-_BIAS = "linear layers with biases are not built yet"
 _LATENT = "latent attention is another attention"
-_CAP = "soft-capped logits are not built yet"
+_GATE = "the gate must be silu, gelu, or gelu_pytorch_tanh"
+_HEAD_NORMS = "of norms of queries and keys only RMS norms are built"
 
 FIELDS: dict[str, tuple[Accepts, str]] = {
     "quantization_config": (_absent, "the weights must be stored as bf16, fp16 or fp32"),
@@ -82,32 +93,25 @@ FIELDS: dict[str, tuple[Accepts, str]] = {
     "n_routed_experts": (_none_or_zero, _EXPERTS),
     "kv_lora_rank": (_none_or_zero, _LATENT),
     "q_lora_rank": (_none_or_zero, _LATENT),
-    "hidden_act": (lambda value: value in (None, "silu", "swish"), "the gate must be silu"),
-    "hidden_activation": (lambda value: value in (None, "silu", "swish"), "the gate must be silu"),
-    "attention_bias": (_absent, _BIAS),
-    "mlp_bias": (_absent, _BIAS),
-    "use_qkv_bias": (_absent, _BIAS),
-    "use_qk_norm": (_absent, "norms of queries and keys are not built yet"),
-    "qk_layernorm": (_absent, "norms of queries and keys are not built yet"),
+    "hidden_act": (lambda value: value in GATES, _GATE),
+    "hidden_activation": (lambda value: value in GATES, _GATE),
+    "use_qk_norm": (_absent, _HEAD_NORMS),
+    "qk_layernorm": (_absent, _HEAD_NORMS),
     "use_parallel_residual": (_absent, "attention and MLP must follow one another"),
     "use_bidirectional_attention": (_absent, "attention must be causal"),
-    "attn_logit_softcapping": (_absent, _CAP),
-    "final_logit_softcapping": (_absent, _CAP),
-    "embedding_multiplier": (_one, _MULTIPLIER),
-    "residual_multiplier": (_one, _MULTIPLIER),
-    "logits_scaling": (_one, _MULTIPLIER),
-    "logit_scale": (_one, _MULTIPLIER),
     "clip_qkv": (_absent, "clipped queries, keys and values are not built yet"),
-    "attention_chunk_size": (_absent, "attention must reach every earlier position"),
-    "layer_types": (_all("full_attention"), "attention must reach every earlier position in every layer"),
-    "no_rope_layers": (_all(1), "every layer must use rotary positions"),
-    "partial_rotary_factor": (_one, "rotary positions must cover the whole head"),
+    "attention_chunk_size": (_absent, "attention in chunks is not built yet"),
+    "layer_types": (
+        _all_in("full_attention", "sliding_attention"),
+        "a layer must attend to every earlier position, or to those of a sliding window",
+    ),
+    "no_rope_layers": (_all_in(0, 1), "a layer either uses rotary positions (1) or does not (0)"),
 }
 """Fields that change what is computed: what is accepted, and why the rest is not."""
 
 
 def check_config(config: dict[str, Any]) -> None:
-    """Refuse what ``config`` alone shows to be malformed or outside the plain Llama structure.
+    """Refuse what ``config`` alone shows to be malformed or outside the supported structures.
 
     Raises
     ------
@@ -115,14 +119,12 @@ def check_config(config: dict[str, Any]) -> None:
     """
     model_type = config.get("model_type")
     if model_type not in TRACED_TYPES:
-        raise UnsupportedTypeError(model_type=model_type, known=", ".join(PLAIN_TYPES))
+        raise UnsupportedTypeError(model_type=model_type, known=", ".join(SUPPORTED_TYPES))
     _check_architecture(config)
     _check_sizes(config)
     _check_rope(config)
     for field, (accepts, why) in FIELDS.items():
         _check_field(config, field, accepts, why)
-    if config.get("use_sliding_window", True):
-        _check_field(config, "sliding_window", _absent, "attention must reach every earlier position")
 
 
 def _check_field(config: dict[str, Any], field: str, accepts: Accepts, why: str) -> None:
@@ -147,11 +149,11 @@ def _check_sizes(config: dict[str, Any]) -> None:
     for field in SIZES:
         if config.get(field) is None:
             raise BadFieldError(field=field, value=None, why="it is missing")
-    for field in (*SIZES, "num_key_value_heads", "head_dim", "max_position_embeddings"):
+    for field in POSITIVE_INTEGERS:
         value = config.get(field)
         if value is not None and (not _is_integer(value) or value <= 0):
             raise BadFieldError(field=field, value=value, why="it must be a positive integer")
-    for field in ("rms_norm_eps", "rope_theta"):
+    for field in POSITIVE_NUMBERS:
         value = config.get(field)
         if value is not None and not _is_positive(value):
             raise BadFieldError(field=field, value=value, why="it must be a positive number")
@@ -166,27 +168,47 @@ def _check_sizes(config: dict[str, Any]) -> None:
     head_dim = config.get("head_dim") or hidden // heads
     if head_dim % 2:
         raise BadFieldError(field="head_dim", value=head_dim, why="rotary positions need an even number")
+    _check_partial(config, "partial_rotary_factor", head_dim)
+
+
+def _check_partial(fields: dict[str, Any], prefix: str, head_dim: int) -> None:
+    factor = fields.get("partial_rotary_factor")
+    if factor is None:
+        return
+    if not _is_positive(factor) or factor > 1:
+        raise BadFieldError(field=prefix, value=factor, why="it must be a number above 0 and at most 1")
+    # transformers rounds down
+    if int(head_dim * factor) % 2 or int(head_dim * factor) == 0:
+        why = f"rotary positions need an even number of the {head_dim} elements of a head"
+        raise BadFieldError(field=prefix, value=factor, why=why)
 
 
 def _check_rope(config: dict[str, Any]) -> None:
+    head_dim = config.get("head_dim") or config["hidden_size"] // config["num_attention_heads"]
     for field in ("rope_parameters", "rope_scaling"):
         rope = config.get(field)
         if rope is None:
             continue
         if not isinstance(rope, dict):
             raise BadFieldError(field=field, value=rope, why="it must be an object or null")
-        _check_rope_fields(field, rope)
+        tables = {key: value for key, value in rope.items() if isinstance(value, dict)}
+        if tables and len(tables) < len(rope):
+            raise BadFieldError(
+                field=field, value=rope, why="it is neither one rotary table nor one for each layer type"
+            )
+        for layer_type, table in tables.items():
+            _check_rope_fields(f"{field}.{layer_type}", table, head_dim)
+        if not tables:
+            _check_rope_fields(field, rope, head_dim)
 
 
-def _check_rope_fields(field: str, rope: dict[str, Any]) -> None:
+def _check_rope_fields(field: str, rope: dict[str, Any], head_dim: int) -> None:
     kind = rope.get("rope_type", rope.get("type", "default"))
-    if any(isinstance(value, dict) for value in rope.values()):
-        raise UnsupportedFieldError(field=field, value=rope, why="all layers must share one rotary table")
     if kind not in ROPE_TYPES:
         raise UnsupportedFieldError(
             field=f"{field}.rope_type", value=kind, why=f"only {', '.join(ROPE_TYPES)} depend on the position alone"
         )
-    _check_field(rope, "partial_rotary_factor", _one, "rotary positions must cover the whole head")
+    _check_partial(rope, f"{field}.partial_rotary_factor", head_dim)
     for needed in ROPE_FIELDS.get(kind, ()):
         if not _is_positive(rope.get(needed)):
             raise BadFieldError(field=f"{field}.{needed}", value=rope.get(needed), why="it must be a positive number")

@@ -149,13 +149,13 @@ class UntiedHeadError(CheckpointError):
 class UnsupportedTypeError(UnsupportedModelError):
     code = "AMK-F301"
     what = "model_type {model_type!r} is not supported"
-    mend = "use a model of one of these types with the plain Llama structure: {known}"
+    mend = "use a model of one of these types: {known}"
 
 
 class UnsupportedFieldError(UnsupportedModelError):
     code = "AMK-F302"
     what = "config field {field}={value!r} is not supported: {why}"
-    mend = "use a model with the plain Llama structure; amk does not compile what it would not decode exactly"
+    mend = "use a model whose structure is supported; amk does not compile what it would not decode exactly"
 
 
 class BadFieldError(UnsupportedModelError):
@@ -166,14 +166,14 @@ class BadFieldError(UnsupportedModelError):
 
 class UnrecognisedOpError(UnsupportedModelError):
     code = "AMK-F304"
-    what = "the model computes {op} in {module}, near {tensor}, which is not part of the plain Llama structure"
-    mend = "use a model with the plain Llama structure; amk does not compile what it would not decode exactly"
+    what = "the model computes {op} in {module}, near {tensor}, which is not part of a supported structure"
+    mend = "use a model whose structure is supported; amk does not compile what it would not decode exactly"
 
 
 class UnsupportedStructureError(UnsupportedModelError):
     code = "AMK-F305"
-    what = "the model is not of the plain Llama structure: expected {expected}, found {found}"
-    mend = "use a model with the plain Llama structure; amk does not compile what it would not decode exactly"
+    what = "the model is not of a supported structure: expected {expected}, found {found}"
+    mend = "use a model whose structure is supported; amk does not compile what it would not decode exactly"
 
 
 class UnsupportedVersionError(UnsupportedModelError):

@@ -52,6 +52,6 @@ def _key(checkpoint: Checkpoint) -> str:
     facts = {
         "config": checkpoint.config_digest(),
         "versions": versions,
-        "sources": sources_digest("frontend", "ir/graph.py", "ir/record.py"),
+        "sources": sources_digest("frontend", "ir/graph.py", "ir/record.py", "ir/passes/fuse.py"),
     }
     return hashlib.sha256(canonical_json(facts)).hexdigest()

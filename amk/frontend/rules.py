@@ -2,23 +2,14 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
-from amk.frontend.canonical import Builder, Expr, Shape, elements, node_shape, squeeze
+from amk.frontend.expressions import Expr, elements, node_shape, squeeze
+from amk.frontend.shape_rules import SHAPING, Reader, concatenate, cut, dimension, expand, item, op_name, permute
 
 if TYPE_CHECKING:
     from torch import fx
-
-
-class Reader(Protocol):
-    """What a rule may ask of the walk over the program."""
-
-    build: Builder
-
-    def value(self, arg: Any) -> Expr: ...
-    def full(self, arg: Any) -> Shape: ...
 
 
 Rule = Callable[[Reader, "fx.Node"], Expr]
@@ -29,48 +20,11 @@ IGNORED = frozenset({"_assert_tensor_metadata"})
 MUTATING = frozenset({"add_", "index_copy_"})
 """In-place ops with a rule; any other is refused."""
 
-ALIASING = frozenset(
-    [
-        "alias",
-        "contiguous",
-        "detach",
-        "dropout",
-        "expand",
-        "flatten",
-        "permute",
-        "reshape",
-        "select",
-        "slice",
-        "split",
-        "chunk",
-        "squeeze",
-        "t",
-        "to",
-        "transpose",
-        "type_as",
-        "unsqueeze",
-        "view",
-        "_unsafe_view",
-    ]
-)
-"""Ops whose result may share memory with their first argument."""
-
-SHAPING = frozenset(
-    ["alias", "clone", "contiguous", "detach", "flatten", "reshape", "squeeze", "unsqueeze", "view", "_unsafe_view"]
-)
-"""Ops that keep every element and the order of elements."""
-
-UNARY = frozenset(["cos", "neg", "rsqrt", "silu", "sin"])
+UNARY = frozenset(["cos", "neg", "rsqrt", "silu", "sin", "tanh"])
 """Elementwise ops without options."""
 
 BINARY = frozenset(["ge", "gt", "le", "lt", "sub"])
 """Elementwise ops of two operands that need no identity."""
-
-
-def op_name(node: fx.Node) -> str:
-    """``add`` for aten.add.Tensor; the full name for what is not an aten op."""
-    full = str(node.target)
-    return full.split(".")[1] if full.startswith("aten.") else full
 
 
 def apply_rule(reader: Reader, node: fx.Node) -> Expr:
@@ -100,12 +54,6 @@ def _operands(reader: Reader, node: fx.Node) -> list[Expr]:
 
 def _dtype(arg: Any) -> Any:
     return getattr(arg.meta.get("val"), "dtype", None)
-
-
-def _dim(full: Shape, dim: int) -> int | None:
-    """Where dimension ``dim`` of ``full`` is once unit dimensions are gone; None if it is one of them."""
-    position = dim % len(full)
-    return None if full[position] == 1 else len(squeeze(full[:position]))
 
 
 def _add(reader: Reader, node: fx.Node) -> Expr | None:
@@ -160,48 +108,6 @@ def _dropout(reader: Reader, node: fx.Node) -> Expr | None:
     return reader.value(node.args[0]) if probability == 0 or not training else None
 
 
-def _expand(reader: Reader, node: fx.Node) -> Expr:
-    return reader.build.expand(reader.value(node.args[0]), reader.full(node.args[0]), node_shape(node))
-
-
-def _permute(reader: Reader, node: fx.Node) -> Expr:
-    x, full = reader.value(node.args[0]), reader.full(node.args[0])
-    order = list(range(len(full)))
-    if op_name(node) == "permute":
-        order = [int(dim) % len(full) for dim in node.args[1]]  # type: ignore[union-attr, arg-type]
-    else:
-        first, second = (int(dim) % len(full) for dim in node.args[1:])  # type: ignore[arg-type]
-        order[first], order[second] = second, first
-    moved = tuple(_dim(full, dim) for dim in order if full[dim] != 1)
-    if moved == tuple(sorted(moved)):  # type: ignore[type-var]
-        return x
-    return reader.build.make("permute", (x,), moved, squeeze(node_shape(node)))
-
-
-def _slice(reader: Reader, node: fx.Node) -> Expr | None:
-    x, full = reader.value(node.args[0]), reader.full(node.args[0])
-    given: tuple[Any, ...] = node.args[1:]
-    defaults: tuple[Any, ...] = (0, None, None, 1)
-    dim, start, end, step = given + defaults[len(given) :]
-    if node_shape(node) == full:
-        return x
-    position = _dim(full, dim)
-    if position is None or step != 1:
-        return None
-    size = full[dim % len(full)]
-    low, high, _ = slice(start, None if end == sys.maxsize else end).indices(size)
-    return reader.build.make("slice", (x,), (position, low, high), squeeze(node_shape(node)))
-
-
-def _cat(reader: Reader, node: fx.Node) -> Expr | None:
-    parts: Any = node.args[0]
-    dim = node.args[1] if len(node.args) > 1 else 0
-    positions = {_dim(reader.full(part), dim) for part in parts}  # type: ignore[arg-type]
-    if len(positions) != 1 or None in positions:
-        return None
-    return reader.build.make("cat", map(reader.value, parts), tuple(positions), squeeze(node_shape(node)))
-
-
 def _linear(reader: Reader, node: fx.Node) -> Expr:
     return reader.build.make("linear", map(reader.value, filter(None, node.args)), shape=squeeze(node_shape(node)))
 
@@ -215,12 +121,12 @@ def _mean(reader: Reader, node: fx.Node) -> Expr | None:
     if node.kwargs:
         return None
     full = reader.full(node.args[0])
-    dims = tuple(_dim(full, dim) for dim in node.args[1])  # type: ignore[union-attr, arg-type]
+    dims = tuple(dimension(full, dim) for dim in node.args[1])  # type: ignore[union-attr, arg-type]
     return reader.build.make("mean", [reader.value(node.args[0])], dims, squeeze(node_shape(node)))
 
 
 def _softmax(reader: Reader, node: fx.Node) -> Expr | None:
-    position = _dim(reader.full(node.args[0]), node.args[1])  # type: ignore[arg-type]
+    position = dimension(reader.full(node.args[0]), node.args[1])  # type: ignore[arg-type]
     if position is None or _dtype(node) != _dtype(node.args[0]):
         return None
     return reader.build.make("softmax", [reader.value(node.args[0])], (position,), squeeze(node_shape(node)))
@@ -252,44 +158,79 @@ def _arange(reader: Reader, node: fx.Node) -> Expr | None:
 
 
 def _filled(reader: Reader, node: fx.Node) -> Expr | None:
-    value = {"zeros": 0.0, "ones": 1.0}.get(op_name(node), node.args[-1])
+    value = {"zeros": 0.0, "ones": 1.0, "new_ones": 1.0}.get(op_name(node), node.args[-1])
+    if str(_dtype(node)) == "torch.bool" and isinstance(value, int | float):
+        value = bool(value)
     return reader.build.const(value) if isinstance(value, bool | int | float) else None
 
 
 def _index_copy(reader: Reader, node: fx.Node) -> Expr | None:
     target, dim, index, source = node.args
-    position = _dim(reader.full(target), dim)  # type: ignore[arg-type]
+    position = dimension(reader.full(target), dim)  # type: ignore[arg-type]
     if position is None:
         return None
     operands = (reader.value(target), reader.value(index), reader.value(source))
     return reader.build.make("index_copy", operands, (position,), squeeze(node_shape(node)))
 
 
+def _and(reader: Reader, node: fx.Node) -> Expr | None:
+    """Of truth values only: the same ops on integers work bit by bit."""
+    if any(str(_dtype(source)) != "torch.bool" for source in node.all_input_nodes):
+        return None
+    kept = [x for x in _operands(reader, node) if x.op != "const" or not x.attrs[1]]
+    if len(kept) == 1 and kept[0].shape == squeeze(node_shape(node)):
+        return kept[0]
+    return reader.build.make("and", kept, shape=squeeze(node_shape(node))) if len(kept) == 2 else None
+
+
+def _gelu(reader: Reader, node: fx.Node) -> Expr:
+    approximate = node.kwargs.get("approximate", "none")
+    return reader.build.make("gelu", [reader.value(node.args[0])], (str(approximate),), squeeze(node_shape(node)))
+
+
+def _layer_norm(reader: Reader, node: fx.Node) -> Expr | None:
+    """Over the last dimension, with a gain; the flag that chooses a library does not change the value."""
+    given: tuple[Any, ...] = node.args[:5]
+    defaults: tuple[Any, ...] = (None, None, None, None, 1e-5)
+    x, sizes, gain, bias, eps = given + defaults[len(given) :]
+    if len(sizes) != 1 or sizes[0] == 1 or gain is None or node.kwargs:
+        return None
+    operands = [reader.value(arg) for arg in (x, gain, bias) if arg is not None]
+    return reader.build.make("layer_norm", operands, (eps,), squeeze(node_shape(node)))
+
+
 RULES: dict[str, Callable[[Reader, fx.Node], Expr | None]] = {
+    "<built-in function getitem>": item,
+    "__and__": _and,
     "_to_copy": _to,
     "add": _add,
     "add_": _add,
     "arange": _arange,
-    "cat": _cat,
+    "bitwise_and": _and,
+    "cat": concatenate,
     "div": _div,
     "dropout": _dropout,
     "embedding": _embedding,
-    "expand": _expand,
+    "expand": expand,
     "full": _filled,
+    "gelu": _gelu,
     "index_copy": _index_copy,
     "index_copy_": _index_copy,
+    "layer_norm": _layer_norm,
     "linear": _linear,
+    "logical_and": _and,
     "matmul": _matmul,
     "mean": _mean,
     "mul": _mul,
+    "new_ones": _filled,
     "ones": _filled,
-    "permute": _permute,
+    "permute": permute,
     "pow": _pow,
     "scalar_tensor": _filled,
-    "slice": _slice,
+    "slice": cut,
     "softmax": _softmax,
     "to": _to,
-    "transpose": _permute,
+    "transpose": permute,
     "type_as": _to,
     "where": _where,
     "zeros": _filled,

@@ -11,7 +11,7 @@ import copy
 import importlib.metadata
 import logging
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -84,7 +84,7 @@ def meta_model(config: dict[str, Any]) -> Any:
     factory: Any = transformers.AutoModelForCausalLM  # untyped
     settled = hf_config(config)
     try:
-        with quiet(), torch.device("meta"):
+        with quiet(), torch.device("meta"), scalar_buffers():
             model = factory.from_config(settled, attn_implementation="eager", dtype=torch.float32)
     except Exception as error:  # as above: any failure to build the model is the model's
         raise TraceError(model_type=config.get("model_type"), why=_first_line(error)) from error
@@ -140,14 +140,20 @@ def _export(model: Any) -> ExportedProgram:
 
 
 def _static_cache(settled: Any) -> Any:
+    """A cache that keeps every position in every layer.
+
+    transformers would let the layers with a window keep only as many rows; the window would then be in how rows are
+    moved about and no longer in the mask, where it is read.
+    """
     import torch
-    from transformers.cache_utils import StaticCache
+    from transformers.cache_utils import StaticCache, StaticLayer
 
     heads = settled.num_attention_heads
     kv_heads = getattr(settled, "num_key_value_heads", None) or heads
     head_dim = getattr(settled, "head_dim", None) or settled.hidden_size // heads
     with torch.device("meta"):
         cache = StaticCache(config=settled, max_cache_len=CACHE_LENGTH)
+        cache.layers = [StaticLayer(max_cache_len=CACHE_LENGTH) for _ in cache.layers]
         cache.early_initialization(
             batch_size=1, num_heads=kv_heads, head_dim=head_dim, dtype=torch.float32, device=torch.device("meta")
         )
@@ -159,7 +165,6 @@ def _step(model: Any, cache: Any) -> torch.nn.Module:
     import inspect
 
     import torch
-    from torch.overrides import TorchFunctionMode
 
     # transformers renamed the argument within the supported range.
     accepted = inspect.signature(type(model).forward).parameters
@@ -177,23 +182,42 @@ def _step(model: Any, cache: Any) -> torch.nn.Module:
                 layer.keys, layer.values = key, value
                 # The layer counts its own length up in place, so each gets its own copy of the position.
                 layer.cumulative_length = position.clone()
-            with ScalarConstants():
+            with scalar_constants():
                 output = self.model(input_ids=ids, use_cache=True, **{cache_argument: cache})
             logits: torch.Tensor = output.logits
             return logits
 
-    class ScalarConstants(TorchFunctionMode):
-        """Makes ``torch.tensor(0.0)`` a ``full``: a constant on the meta device would lose its number."""
+    return DecodeStep()
 
+
+def scalar_constants() -> Any:
+    """A mode in which ``torch.tensor(0.0)`` is a ``full``: a constant on the meta device would lose its number."""
+    import torch
+
+    return _scalars(lambda value, options: torch.full((), value, **options))
+
+
+def scalar_buffers() -> Any:
+    """A mode in which ``torch.tensor(8.0)`` is on the CPU: a model's one-number buffers keep their numbers."""
+    import torch
+
+    return _scalars(lambda value, options: torch.full((), value, **{**options, "device": "cpu"}))
+
+
+def _scalars(make: Callable[[float, dict[str, Any]], torch.Tensor]) -> Any:
+    import torch
+    from torch.overrides import TorchFunctionMode
+
+    class Scalars(TorchFunctionMode):
         def __torch_function__(
             self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
         ) -> Any:
             kwargs = kwargs or {}
             if func is torch.tensor and args and isinstance(args[0], bool | int | float):
-                return torch.full((), args[0], **kwargs)
+                return make(args[0], kwargs)
             return func(*args, **kwargs)
 
-    return DecodeStep()
+    return Scalars()
 
 
 @contextmanager

@@ -18,7 +18,7 @@ from amk.ir.schedule import Schedule
 
 Memory = dict[str, torch.Tensor]
 LoadTensor = Callable[[str], torch.Tensor]
-LoadRope = Callable[[int], NDArray[np.float32]]
+LoadRope = Callable[[int, int], NDArray[np.float32]]
 
 _HELD_AS: dict[Dtype, torch.dtype] = {"bf16": torch.bfloat16, "f32": torch.float32, "i32": torch.int32}
 
@@ -31,23 +31,30 @@ def allocate(schedule: Schedule, load: LoadTensor, rope: LoadRope) -> Memory:
     load
         Checkpoint tensor by name, in the file's dtype; weights are rounded to bf16 once, gains kept in float32.
     rope
-        Positions -> [positions, 2, head_dim/2] cos and sin.
+        (number of the rotary table, positions) -> [positions, 2, rotary_dim/2] cos and sin.
     """
     return {buffer.id: _fill(buffer, load, rope) for buffer in schedule.buffers}
 
 
 def _fill(buffer: Buffer, load: LoadTensor, rope: LoadRope) -> torch.Tensor:
     match buffer.source:
-        case Source(tensors=names, arrange=how):
-            parts = [load(name) for name in names]
-            if buffer.dtype == "bf16":
-                parts = [part.to(torch.bfloat16) for part in parts]
-            whole = arrange([part.to(torch.float32).numpy() for part in parts], how)
-            return torch.from_numpy(np.ascontiguousarray(whole)).reshape(buffer.shape)
-        case RopeSource():
-            return torch.from_numpy(rope(buffer.shape[0])).reshape(buffer.shape)
+        case Source() as source:
+            parts = [part.to(torch.float32).numpy() for part in loaded(source, load, _HELD_AS[buffer.dtype])]
+            return torch.from_numpy(np.ascontiguousarray(arrange(parts, source.arrange))).reshape(buffer.shape)
+        case RopeSource(table=table):
+            return torch.from_numpy(rope(table, buffer.shape[0])).reshape(buffer.shape)
         case None:
             return _unwritten(buffer)
+
+
+def loaded(source: Source, load: LoadTensor, dtype: torch.dtype) -> list[torch.Tensor]:
+    """The parts of a buffer, rounded to ``dtype``: the rows that are taken of each tensor."""
+    parts = [load(name) for name in source.tensors]
+    if source.rows:
+        parts = [part[low:high] for part, (low, high) in zip(parts, source.rows, strict=True)]
+    if source.plus:
+        parts = [part.to(torch.float32) + source.plus for part in parts]
+    return [part.to(dtype) for part in parts]
 
 
 def _unwritten(buffer: Buffer) -> torch.Tensor:

@@ -9,23 +9,28 @@ Legend: T rows of the step, K columns, N rows of the weight, G query heads of a 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import torch
 from torch import Tensor
 
 from amk.interpreter.memory import Memory
+from amk.ir.activation import Activation
 from amk.ir.tasks import (
+    AddNorm,
     AddResidual,
     AnyKind,
     Argmax,
     Attention,
     Begin,
     Epilogue,
+    GatedMul,
     Gemv,
+    HeadNorm,
+    LayerNorm,
     MergeSplits,
     Norm,
     Sample,
-    SiluMul,
     Store,
     split_rows,
 )
@@ -43,8 +48,22 @@ def compile_task(op: AnyKind, memory: Memory) -> Step:
             return _gemv(op, memory)
         case Attention():
             return _attention(op, memory)
+        case AddNorm():
+            return _add_norm(op, memory)
         case Sample():
             return _sample(op, memory)
+
+
+ACTIVATIONS: dict[Activation, Callable[[Tensor], Tensor]] = {
+    "silu": torch.nn.functional.silu,
+    "gelu": torch.nn.functional.gelu,
+    "gelu_tanh": partial(torch.nn.functional.gelu, approximate="tanh"),
+}
+
+
+def softcapped(x: Tensor, cap: float | None) -> Tensor:
+    """cap * tanh(x / cap); x where there is no cap."""
+    return x if cap is None else torch.tanh(x / cap) * cap
 
 
 def hi_lo(x: Tensor) -> Tensor:
@@ -67,6 +86,7 @@ def _begin(op: Begin, memory: Memory) -> Step:
 def _gemv(op: Gemv, memory: Memory) -> Step:
     low, high = op.rows
     weight_NK = memory[op.weight][low:high, : op.k]
+    bias_N = 0.0 if op.bias is None else memory[op.bias][low:high]
     read_x = _prologue(op, memory)
     finish = _epilogue(op.epilogue, op.rows, memory)
     skipped = _skip(op.epilogue, op.rows, memory) if isinstance(op.epilogue, Argmax) else None
@@ -77,7 +97,7 @@ def _gemv(op: Gemv, memory: Memory) -> Step:
         rows = slice(0 if op.x_rows == "all" else tokens - 1, tokens)
         x_TK, scale_T1 = read_x(rows)
         y_TN = hi_lo(x_TK) @ weight_NK.T
-        finish(rows, y_TN if scale_T1 is None else y_TN * scale_T1)
+        finish(rows, (y_TN if scale_T1 is None else y_TN * scale_T1) + bias_N)
 
     return run
 
@@ -96,6 +116,14 @@ def _prologue(op: Gemv, memory: Memory) -> Callable[[slice], tuple[Tensor, Tenso
                 return x_TK * gain_K, torch.rsqrt((x_TK * x_TK).mean(dim=1, keepdim=True) + eps)
 
             return norm
+        case LayerNorm(gain=name, eps=eps, bias=bias):
+            gain_K = memory[name][: op.k]
+            bias_K = None if bias is None else memory[bias][: op.k]
+
+            def layer_norm(rows: slice) -> tuple[Tensor, None]:
+                return torch.nn.functional.layer_norm(x[rows, : op.k], (op.k,), gain_K, bias_K, eps), None
+
+            return layer_norm
         case MergeSplits(stats=stats, heads=heads):
             partials = memory[stats.buffer]
             return lambda rows: (merge_splits(x[:, rows, : op.k], partials[:, rows], heads), None)
@@ -127,28 +155,29 @@ def _epilogue(op: Epilogue, span: tuple[int, int], memory: Memory) -> Callable[[
                 stored[rows, low:high] = y_TN
 
             return store
-        case AddResidual(residual=residual, out=out):
+        case AddResidual(residual=residual, out=out, scale=scale):
             old, new = memory[residual.buffer], memory[out.buffer]
 
             def add(rows: slice, y_TN: Tensor) -> None:
-                new[rows, low:high] = old[rows, low:high] + y_TN
+                new[rows, low:high] = old[rows, low:high] + y_TN * scale
 
             return add
-        case SiluMul(out=out):
-            gated = memory[out.buffer]
+        case GatedMul(out=out, activation=activation):
+            gated, activate = memory[out.buffer], ACTIVATIONS[activation]
 
-            def silu_mul(rows: slice, y_TN: Tensor) -> None:
-                gated[rows, low // 2 : high // 2] = torch.nn.functional.silu(y_TN[:, 0::2]) * y_TN[:, 1::2]
+            def gated_mul(rows: slice, y_TN: Tensor) -> None:
+                gated[rows, low // 2 : high // 2] = activate(y_TN[:, 0::2]) * y_TN[:, 1::2]
 
-            return silu_mul
-        case Argmax():
+            return gated_mul
+        case Argmax(scale=scale, softcap=cap):
             logits, value, index = (memory[operand.buffer] for operand in (op.logits, op.value, op.index))
             slot = op.slot
 
             def argmax(rows: slice, y_TN: Tensor) -> None:
-                best = int(torch.argmax(y_TN[0]))
-                logits[low:high] = y_TN[0]
-                value[slot] = y_TN[0, best]
+                made_N = softcapped(y_TN[0] * scale, cap)
+                best = int(torch.argmax(made_N))
+                logits[low:high] = made_N
+                value[slot] = made_N[best]
                 index[slot] = low + best
 
             return argmax
@@ -171,33 +200,45 @@ def _skip(op: Argmax, span: tuple[int, int], memory: Memory) -> Callable[[int], 
 
 
 def rotate(x_THD: Tensor, rope_T2D: Tensor) -> Tensor:
-    """Rotary embedding, element i paired with i + D/2; ``rope_T2D`` holds cos and sin of D/2 angles a row."""
+    """Rotary embedding of the first R elements, i paired with i + R/2; ``rope_T2D`` holds cos and sin of R/2 angles."""
     cos, sin = rope_T2D[:, 0].unsqueeze(1), rope_T2D[:, 1].unsqueeze(1)
-    first, second = x_THD.chunk(2, dim=-1)
-    return torch.cat((first * cos - second * sin, second * cos + first * sin), dim=-1)
+    half = cos.shape[-1]
+    first, second, rest = x_THD[..., :half], x_THD[..., half : 2 * half], x_THD[..., 2 * half :]
+    return torch.cat((first * cos - second * sin, second * cos + first * sin, rest), dim=-1)
 
 
 def _attention(op: Attention, memory: Memory) -> Step:
-    qkv, rope, out = memory[op.qkv.buffer], memory[op.rope], memory[op.out.buffer]
+    qkv, out = memory[op.qkv.buffer], memory[op.out.buffer]
+    rope = torch.empty(0) if op.rope is None else memory[op.rope]
     k_cache_PD, v_cache_PD = memory[op.k_cache][op.kv_head], memory[op.v_cache][op.kv_head]
     stats = memory[op.stats.buffer][op.split] if op.stats else None
-    (q0, q1), (k0, k1), (v0, v1) = op.q_columns, op.k_columns, op.v_columns
+    (q0, q1), (v0, v1) = op.q_columns, op.v_columns
+    q_width, kv_width = op.heads * op.head_dim, op.kv_heads * op.head_dim
+    read_q = _heads(op.q_norm, qkv, 0, q_width, op.q_columns, op.head_dim, memory)
+    read_k = _heads(op.k_norm, qkv, q_width, q_width + kv_width, op.k_columns, op.head_dim, memory)
     h0, h1 = op.q_heads
     result = out[op.split] if op.stats else out
 
     def run(pos: int, tokens: int) -> None:
-        rope_T2D = rope[pos : pos + tokens]
-        q_GTD = rotate(qkv[:tokens, q0:q1].reshape(tokens, -1, op.head_dim), rope_T2D).transpose(0, 1)
-        low, high = split_rows(pos, op.split, op.splits)
+        def turned(x_THD: Tensor) -> Tensor:
+            return x_THD if op.rope is None else rotate(x_THD, rope[pos : pos + tokens])
+
+        q_GTD = turned(read_q(tokens)).transpose(0, 1)
+        low, high = split_rows(pos, op.split, op.splits, window=op.window)
         k_PD, v_PD = k_cache_PD[low:high].to(torch.float32), v_cache_PD[low:high].to(torch.float32)
         if op.split == 0:
-            k_new = rotate(qkv[:tokens, k0:k1].reshape(tokens, 1, op.head_dim), rope_T2D)[:, 0]
+            k_new = turned(read_k(tokens))[:, 0]
             v_new = qkv[:tokens, v0:v1]
             k_cache_PD[pos : pos + tokens] = k_new
             v_cache_PD[pos : pos + tokens] = v_new
             # Not rounded as the cache rounds them: a step's own rows are read before they are kept.
             k_PD, v_PD = torch.cat((k_PD, k_new)), torch.cat((v_PD, v_new))
-        o_GTD, maximum_GT, total_GT = _partial(q_GTD * op.scale, k_PD, v_PD, causal=op.split == 0)
+        scores_GTP = softcapped(q_GTD * op.scale @ k_PD.T, op.softcap)
+        if tokens > 1:  # a single row sees all that it was given
+            own = tokens if op.split == 0 else 0
+            positions = torch.cat((torch.arange(low, high), torch.arange(pos, pos + own)))
+            _hide(scores_GTP, positions, pos, op.window)
+        o_GTD, maximum_GT, total_GT = _partial(scores_GTP, v_PD)
         if stats is None:
             o_GTD = o_GTD / total_GT.unsqueeze(-1)
         else:
@@ -208,27 +249,73 @@ def _attention(op: Attention, memory: Memory) -> Step:
     return run
 
 
-def _partial(q_GTD: Tensor, k_PD: Tensor, v_PD: Tensor, *, causal: bool) -> tuple[Tensor, Tensor, Tensor]:
-    """Softmax-weighted sum over the rows of k and v, its maximum and its total; neutral when there are no rows.
+def _heads(
+    norm: HeadNorm | None,
+    qkv: Tensor,
+    row_begin: int,
+    row_end: int,
+    columns: tuple[int, int],
+    head_dim: int,
+    memory: Memory,
+) -> Callable[[int], Tensor]:
+    """Rows -> [T, heads, D]: the queries or keys in ``columns``, of a row of all of them, behind their norm."""
+    low, high = columns
 
-    Under ``causal`` the last T rows are the step's own, and row t of the step sees those up to its own.
-    """
-    group, tokens, _ = q_GTD.shape
-    if k_PD.shape[0] == 0:
+    def plain(tokens: int) -> Tensor:
+        return qkv[:tokens, low:high].reshape(tokens, -1, head_dim)
+
+    if norm is None:
+        return plain
+    gain, eps = memory[norm.gain], norm.eps
+    if norm.over == "row":
+        gain = gain[low - row_begin : high - row_begin].reshape(-1, head_dim)
+
+    def normed(tokens: int) -> Tensor:
+        x_THD = plain(tokens)
+        of = x_THD if norm.over == "head" else qkv[:tokens, None, row_begin:row_end]
+        return x_THD * torch.rsqrt((of * of).mean(dim=-1, keepdim=True) + eps) * gain
+
+    return normed
+
+
+def _hide(scores_GTP: Tensor, positions_P: Tensor, pos: int, window: int | None) -> None:
+    """Minus infinity where row t of the step, at pos + t, does not see a position: later, or out of its window."""
+    own_T1 = pos + torch.arange(scores_GTP.shape[1]).unsqueeze(1)
+    hidden = positions_P > own_T1
+    if window is not None:
+        hidden |= positions_P <= own_T1 - window
+    scores_GTP.masked_fill_(hidden, -torch.inf)
+
+
+def _partial(scores_GTP: Tensor, v_PD: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Softmax-weighted sum over the rows of v, its maximum and its total; neutral for a row that sees none of them."""
+    group, tokens, rows = scores_GTP.shape
+    if rows == 0:
         neutral = torch.full((group, tokens), -torch.inf)
-        return torch.zeros_like(q_GTD), neutral, torch.zeros(group, tokens)
-    scores_GTP = q_GTD @ k_PD.T
-    if causal and tokens > 1:
-        later = torch.ones(tokens, tokens, dtype=torch.bool).triu(diagonal=1)
-        scores_GTP[:, :, -tokens:].masked_fill_(later, -torch.inf)
+        return torch.zeros(group, tokens, v_PD.shape[1]), neutral, torch.zeros(group, tokens)
     maximum_GT = scores_GTP.amax(dim=-1)
-    weights_GTP = torch.exp(scores_GTP - maximum_GT.unsqueeze(-1))
+    # Where every score is minus infinity, so is the maximum, and the weights are to be 0.
+    shift_GT1 = maximum_GT.masked_fill(maximum_GT == -torch.inf, 0.0).unsqueeze(-1)
+    weights_GTP = torch.exp(scores_GTP - shift_GT1)
     return weights_GTP @ v_PD, maximum_GT, weights_GTP.sum(dim=-1)
 
 
-def embed(table: Tensor, hidden: Tensor, ids: list[int]) -> None:
+def _add_norm(op: AddNorm, memory: Memory) -> Step:
+    x, gain = memory[op.x.buffer], memory[op.gain]
+    old, new = memory[op.residual.buffer], memory[op.out.buffer]
+    low, high = op.columns
+
+    def run(pos: int, tokens: int) -> None:
+        x_TK = x[:tokens, : op.k]
+        scale_T1 = torch.rsqrt((x_TK * x_TK).mean(dim=1, keepdim=True) + op.eps)
+        new[:tokens, low:high] = old[:tokens, low:high] + x_TK[:, low:high] * scale_T1 * gain[low:high] * op.scale
+
+    return run
+
+
+def embed(table: Tensor, hidden: Tensor, ids: list[int], *, scale: float = 1.0) -> None:
     """Set the first rows of the residual stream to the embedding of ``ids``."""
-    hidden[: len(ids)] = table[torch.tensor(ids)]
+    hidden[: len(ids)] = table[torch.tensor(ids)] * scale
 
 
 def _sample(op: Sample, memory: Memory) -> Step:
@@ -247,6 +334,6 @@ def _sample(op: Sample, memory: Memory) -> Step:
         ids = [int(prompt[p]) if p < given else chosen for p in range(following, following + tokens)]
         token[following] = chosen
         stop[0] = int(following >= given and bool((eos == chosen).any()))
-        embed(table, hidden, ids)
+        embed(table, hidden, ids, scale=op.scale)
 
     return run

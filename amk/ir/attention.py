@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from msgspec.structs import replace
 
 from amk.ir.accesses import ALL_ROWS, NEW_POSITIONS, PAST_POSITIONS, Buffers, Read, TaskKind, Write, read, write
 from amk.ir.buffers import ITEM_BYTES, Cost, Operand
+from amk.ir.record import Record
 from amk.ir.regions import POS, TOKENS, Env, Region
 
 ROWS_PER_SPLIT = 256
@@ -17,17 +20,34 @@ def active_splits(past: int, splits: int) -> int:
     return max(1, min(splits, -(-past // ROWS_PER_SPLIT)))
 
 
-def split_rows(past: int, split: int, splits: int) -> tuple[int, int]:
-    """Half-open rows of the past that ``split`` attends to; empty for an inactive one."""
-    each = -(-past // active_splits(past, splits))
-    return (min(past, split * each), min(past, (split + 1) * each))
+def split_rows(past: int, split: int, splits: int, *, window: int | None = None) -> tuple[int, int]:
+    """Half-open rows of the past that ``split`` attends to; empty for an inactive one.
+
+    Under a window the past begins with the first row that the first of the step's rows sees.
+    """
+    first = 0 if window is None else max(0, past - window + 1)
+    seen = past - first
+    each = -(-seen // active_splits(seen, splits))
+    return (first + min(seen, split * each), first + min(seen, (split + 1) * each))
+
+
+class HeadNorm(Record):
+    """RMSNorm of queries or keys, before they are rotated: of each head, or of the whole row of heads.
+
+    ``gain`` is [head_dim], or as wide as the row.
+    """
+
+    gain: str
+    eps: float
+    over: Literal["head", "row"] = "head"
 
 
 class Attention(TaskKind, tag="attention"):
     """One KV head's query group over one split of the past; split 0 also takes the step's own rows and appends them.
 
     The past ``[0, pos)`` is cut as ``split_rows`` says, so a split may be empty: it writes the neutral element. Scores
-    are q.k*scale over rows <= the query's own.
+    are q.k*scale, then softcap * tanh(score / softcap) where there is a cap, over rows <= the query's own and, under a
+    window, no more than window - 1 before it.
 
     Attributes
     ----------
@@ -36,7 +56,11 @@ class Attention(TaskKind, tag="attention"):
     k_cache, v_cache
         [kv_heads, context, head_dim]; k is kept rotated.
     rope
-        [context, 2, head_dim/2] cos and sin.
+        [context, 2, rotary_dim/2] cos and sin; None where positions are not embedded.
+    rotary_dim
+        Elements of a head that turn, the first ones; 0 without ``rope``.
+    q_norm, k_norm
+        What queries and keys go through first.
     out
         [T, heads*head_dim], finished, when ``splits`` is 1; else [S, T, heads*head_dim], not yet divided by the sum.
     stats
@@ -46,7 +70,8 @@ class Attention(TaskKind, tag="attention"):
     qkv: Operand
     k_cache: str
     v_cache: str
-    rope: str
+    rope: str | None
+    rotary_dim: int
     out: Operand
     kv_head: int
     split: int
@@ -56,6 +81,10 @@ class Attention(TaskKind, tag="attention"):
     head_dim: int
     scale: float
     stats: Operand | None = None
+    window: int | None = None
+    softcap: float | None = None
+    q_norm: HeadNorm | None = None
+    k_norm: HeadNorm | None = None
 
     @property
     def q_heads(self) -> tuple[int, int]:
@@ -83,13 +112,32 @@ class Attention(TaskKind, tag="attention"):
         """Columns of this head's v in ``qkv``."""
         return self._kv_columns(self.heads + self.kv_heads)
 
+    @property
+    def _q_row(self) -> tuple[int, int]:
+        return (0, self.heads * self.head_dim)
+
+    @property
+    def _k_row(self) -> tuple[int, int]:
+        return (self.heads * self.head_dim, (self.heads + self.kv_heads) * self.head_dim)
+
     def reads(self, buffers: Buffers) -> tuple[Read, ...]:
-        found = [read(self.qkv, ALL_ROWS, self.q_columns)]
+        found = self._read_head(self.q_norm, self.q_columns, self._q_row)
         if self.split == 0:
-            found.append(read(self.qkv, ALL_ROWS, self.k_columns))
+            found += self._read_head(self.k_norm, self.k_columns, self._k_row)
             found.append(read(self.qkv, ALL_ROWS, self.v_columns))
-        found.append(read(Operand(buffer=self.rope), NEW_POSITIONS, (0, 2), (0, self.head_dim // 2)))
+        if self.rope is not None:
+            found.append(read(Operand(buffer=self.rope), NEW_POSITIONS, (0, 2), (0, self.rotary_dim // 2)))
         return tuple(found)
+
+    def _read_head(self, norm: HeadNorm | None, columns: tuple[int, int], row: tuple[int, int]) -> list[Read]:
+        """Queries or keys, as much of the row as their norm needs, and its gain."""
+        if norm is None:
+            return [read(self.qkv, ALL_ROWS, columns)]
+        gain = Operand(buffer=norm.gain)
+        if norm.over == "head":
+            return [read(self.qkv, ALL_ROWS, columns), read(gain, (0, self.head_dim))]
+        own = (columns[0] - row[0], columns[1] - row[0])
+        return [read(self.qkv, ALL_ROWS, row), read(gain, own)]
 
     def writes(self, buffers: Buffers) -> tuple[Write, ...]:
         head = (self.kv_head, self.kv_head + 1)
@@ -112,12 +160,12 @@ class Attention(TaskKind, tag="attention"):
 
     def macs(self, env: Env) -> int:
         first, last = self.q_columns
-        low, high = split_rows(env[POS], self.split, self.splits)
+        low, high = split_rows(env[POS], self.split, self.splits, window=self.window)
         own = env[TOKENS] if self.split == 0 else 0
         return 2 * (last - first) * env[TOKENS] * (high - low + own)
 
     def cost(self, buffers: Buffers, env: Env) -> Cost:
         # The declared streams are the whole past, which holds for every split at every position.
-        low, high = split_rows(env[POS], self.split, self.splits)
+        low, high = split_rows(env[POS], self.split, self.splits, window=self.window)
         row = self.head_dim * sum(ITEM_BYTES[buffers[name].dtype] for name in (self.k_cache, self.v_cache))
         return replace(TaskKind.cost(self, buffers, env), stream_bytes=(high - low) * row)

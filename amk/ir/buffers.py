@@ -23,15 +23,20 @@ class Source(Record, tag_field="kind", tag="tensors"):
     """The checkpoint tensors that fill a weight or const buffer.
 
     ``stack`` puts the tensors' rows one after another; ``interleave`` alternates them row by row, so that row r of the
-    gate and row r of the up projection sit side by side in one tile.
+    gate and row r of the up projection sit side by side in one tile. ``rows`` are the rows of each tensor that are
+    taken, all of them where it is empty; ``plus`` is added to every element, in float32.
     """
 
     tensors: tuple[str, ...]
     arrange: Arrange = "stack"
+    rows: tuple[tuple[int, int], ...] = ()
+    plus: float = 0.0
 
 
 class RopeSource(Record, tag_field="kind", tag="rope"):
-    """The model's rotary factors: row ``pos`` holds cos and sin of each angle."""
+    """The model's rotary table number ``table``: row ``pos`` holds cos and sin of each angle."""
+
+    table: int = 0
 
 
 class Buffer(Record):

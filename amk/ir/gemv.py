@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from amk.ir.accesses import ALL_ROWS, LAST_ROW, Buffers, Read, TaskKind, Write, read, write
+from amk.ir.activation import Activation
 from amk.ir.buffers import Operand
 from amk.ir.record import Record
 from amk.ir.regions import TOKENS, Env, Interval, Region
@@ -19,6 +20,14 @@ class Norm(Record, tag_field="kind", tag="norm"):
     eps: float
 
 
+class LayerNorm(Record, tag_field="kind", tag="layer_norm"):
+    """(x - mean(x)) / sqrt(var(x) + eps) * gain + bias, before the dot product: a bias is not linear in the scale."""
+
+    gain: str
+    eps: float
+    bias: str | None = None
+
+
 class MergeSplits(Record, tag_field="kind", tag="merge_splits"):
     """x holds S partial attention results and ``stats`` their (maximum, sum) per head; merge them in split order."""
 
@@ -27,7 +36,7 @@ class MergeSplits(Record, tag_field="kind", tag="merge_splits"):
     heads: int
 
 
-Prologue = Norm | MergeSplits
+Prologue = Norm | LayerNorm | MergeSplits
 
 
 # --- epilogues: what a GEMV does with its output rows ----------------------------------------------------------------
@@ -40,23 +49,26 @@ class Store(Record, tag_field="kind", tag="store"):
 
 
 class AddResidual(Record, tag_field="kind", tag="add_residual"):
-    """out[t, n] = residual[t, n] + y[t, n]; ``out`` and ``residual`` may be versions of one buffer."""
+    """out[t, n] = residual[t, n] + y[t, n] * scale; ``out`` and ``residual`` may be versions of one buffer."""
 
     residual: Operand
     out: Operand
+    scale: float = 1.0
 
 
-class SiluMul(Record, tag_field="kind", tag="silu_mul"):
-    """out[t, n/2] = silu(y[t, n]) * y[t, n+1] for even n: gate and up rows alternate in the weight."""
+class GatedMul(Record, tag_field="kind", tag="gated_mul"):
+    """out[t, n/2] = activation(y[t, n]) * y[t, n+1] for even n: gate and up rows alternate in the weight."""
 
     out: Operand
+    activation: Activation = "silu"
 
 
 class Argmax(Record, tag_field="kind", tag="argmax"):
     """Logits of the step's last row, and the largest of this task's with the lowest index among equals.
 
     ``value[slot]`` and ``index[slot]`` receive it. Steps whose next token is still given by the prompt do no work and
-    write the neutral element: zero logits, minus infinity, index 0.
+    write the neutral element: zero logits, minus infinity, index 0. A logit is y * scale, then
+    softcap * tanh(logit / softcap) where there is a cap.
     """
 
     logits: Operand
@@ -64,16 +76,18 @@ class Argmax(Record, tag_field="kind", tag="argmax"):
     index: Operand
     slot: int
     prompt_length: str
+    scale: float = 1.0
+    softcap: float | None = None
 
 
-Epilogue = Store | AddResidual | SiluMul | Argmax
+Epilogue = Store | AddResidual | GatedMul | Argmax
 
 
 # --- the kind ---------------------------------------------------------------------------------------------------------
 
 
 class Gemv(TaskKind, tag="gemv"):
-    """Rows ``rows`` of ``weight`` times the input rows: y[t, n] = sum_k x[t, k] * weight[n, k].
+    """Rows ``rows`` of ``weight`` times the input rows: y[t, n] = sum_k x[t, k] * weight[n, k] + bias[n].
 
     Attributes
     ----------
@@ -85,6 +99,8 @@ class Gemv(TaskKind, tag="gemv"):
         Columns of x and of the weight.
     weight, rows
         [N, K] weight buffer and the half-open range of its rows.
+    bias
+        [N] buffer, or None.
     """
 
     x: Operand
@@ -94,6 +110,7 @@ class Gemv(TaskKind, tag="gemv"):
     epilogue: Epilogue
     prologue: Prologue | None = None
     x_rows: Literal["all", "last"] = "all"
+    bias: str | None = None
 
     @property
     def _x_rows(self) -> Interval:
@@ -108,15 +125,22 @@ class Gemv(TaskKind, tag="gemv"):
             case Norm(gain=gain):
                 found.append(read(self.x, rows, columns))
                 found.append(read(Operand(buffer=gain), columns))
+            case LayerNorm(gain=gain, bias=shift):
+                found.append(read(self.x, rows, columns))
+                found.append(read(Operand(buffer=gain), columns))
+                if shift is not None:
+                    found.append(read(Operand(buffer=shift), columns))
             case MergeSplits(stats=stats, splits=splits, heads=heads):
                 found.append(read(self.x, (0, splits), rows, columns))
                 found.append(read(stats, (0, splits), rows, (0, heads), (0, 2)))
+        if self.bias is not None:
+            found.append(read(Operand(buffer=self.bias), self.rows))
         match self.epilogue:
             case AddResidual(residual=residual):
                 found.append(read(residual, rows, self.rows))
             case Argmax(prompt_length=length):
                 found.append(read(Operand(buffer=length), (0, 1)))
-            case Store() | SiluMul():
+            case Store() | GatedMul():
                 pass
         return tuple(found)
 
@@ -125,7 +149,7 @@ class Gemv(TaskKind, tag="gemv"):
         match self.epilogue:
             case Store(out=out) | AddResidual(out=out):
                 return (write(out, self._x_rows, self.rows),)
-            case SiluMul(out=out):
+            case GatedMul(out=out):
                 return (write(out, self._x_rows, (low // 2, high // 2)),)
             case Argmax(logits=logits, value=value, index=index, slot=slot):
                 one = (slot, slot + 1)

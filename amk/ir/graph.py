@@ -12,6 +12,7 @@ from typing import Final, Literal
 
 import msgspec
 
+from amk.ir.activation import Activation
 from amk.ir.record import Record
 
 GRAPH_VERSION: Final = 1
@@ -31,42 +32,81 @@ class Op(Record, tag_field="op"):
 
 
 class Embed(Op, tag="embed"):
-    """out[t] = table[ids[t]]; ``ids`` is the graph's input."""
+    """out[t] = table[ids[t]] * scale; ``ids`` is the graph's input."""
 
     table: str
+    scale: float = 1.0
 
 
 class RMSNorm(Op, tag="rms_norm"):
-    """out = x / sqrt(mean(x^2) + eps) * gain, over the whole row."""
+    """out = x / sqrt(mean(x^2) + eps) * gain, over the whole row; the gain is ``gain + 1`` under ``plus_one``."""
 
     x: str
     gain: str
     eps: float
+    plus_one: bool = False
+
+
+class LayerNorm(Op, tag="layer_norm"):
+    """out = (x - mean(x)) / sqrt(var(x) + eps) * gain + bias, over the whole row; the variance is the biased one."""
+
+    x: str
+    gain: str
+    eps: float
+    bias: str | None = None
+
+
+class HeadNorm(Op, tag="head_norm"):
+    """RMSNorm of each head of a row of queries or keys, before they are rotated.
+
+    ``over`` tells what the mean is taken over: each ``head``, with one gain of [head_dim] for all of them, or the whole
+    ``row`` of heads*head_dim, with a gain of as many.
+    """
+
+    x: str
+    gain: str
+    eps: float
+    heads: int
+    head_dim: int
+    over: Literal["head", "row"] = "head"
+    plus_one: bool = False
 
 
 class Linear(Op, tag="linear"):
-    """out = x @ weight^T; ``weight`` is [out_features, in_features]."""
+    """out = x @ weight[rows]^T + bias; ``weight`` is [out_features, in_features], ``rows`` None for all of them."""
 
     x: str
     weight: str
+    bias: str | None = None
+    rows: tuple[int, int] | None = None
 
 
 class Rope(Op, tag="rope"):
-    """Rotary position embedding on each head of x, pairing element i with i + head_dim/2.
+    """Rotary position embedding on each head of x, pairing element i with i + n/2 of the first ``n`` elements.
 
-    The factors are the graph's ``rope`` table: row ``pos`` holds cos then sin, head_dim/2 values each.
+    n is ``rotary_dim``, head_dim if None; the rest of a head stays as it is. The factors are the graph's rotary table
+    number ``table``: row ``pos`` holds cos then sin, n/2 values each.
     """
 
     x: str
     heads: int
     head_dim: int
+    rotary_dim: int | None = None
+    table: int = 0
 
 
 class Attention(Op, tag="attention"):
     """Causal grouped-query attention of this step's rows over the cache and themselves.
 
     q is [tokens, heads*head_dim], k and v [tokens, kv_heads*head_dim]; k (rotated) and v are appended to the cache of
-    ``layer``. Scores are q.k*scale; softmax over all positions <= the row's own.
+    ``layer``. Scores are q.k*scale, softmax over all positions <= the row's own.
+
+    Attributes
+    ----------
+    window
+        Positions that a row sees, itself the last of them; None for all.
+    softcap
+        Scores become softcap * tanh(score / softcap); None leaves them.
     """
 
     q: str
@@ -77,41 +117,51 @@ class Attention(Op, tag="attention"):
     kv_heads: int
     head_dim: int
     scale: float
+    window: int | None = None
+    softcap: float | None = None
 
 
 class Add(Op, tag="add"):
-    """out = a + b (a residual connection)."""
+    """out = a + b * scale (a residual connection)."""
 
     a: str
     b: str
+    scale: float = 1.0
 
 
-class SiluMul(Op, tag="silu_mul"):
-    """out = silu(gate) * up."""
+class GatedMul(Op, tag="gated_mul"):
+    """out = activation(gate) * up."""
 
     gate: str
     up: str
+    activation: Activation = "silu"
 
 
 class Logits(Op, tag="logits"):
-    """out = last row of x @ weight^T: the distribution of the next token. Always the last op."""
+    """out = softcap(last row of (x @ weight^T + bias) * scale): the next token's distribution. Always the last op."""
 
     x: str
     weight: str
+    bias: str | None = None
+    scale: float = 1.0
+    softcap: float | None = None
 
 
-AnyOp = Embed | RMSNorm | Linear | Rope | Attention | Add | SiluMul | Logits
+AnyOp = Embed | RMSNorm | LayerNorm | HeadNorm | Linear | Rope | Attention | Add | GatedMul | Logits
 
 
 class RopeTable(Record):
-    """How to make the cos/sin table. ``spec`` is the model config's own rope fields, as sorted (key, JSON) pairs.
+    """How to make a cos/sin table. ``spec`` is the model config's own rope fields, as sorted (key, JSON) pairs.
 
     The table is made by the checkpoint's HuggingFace rotary module in float32 (the kernel computes no angles); this
-    record only says which one, so that two graphs with different tables have different digests.
+    record only says which one, so that two graphs with different tables have different digests. ``head_dim`` are the
+    elements of a head that turn; ``layer_type`` is HuggingFace's name of the layers that use it, where there are
+    several tables.
     """
 
     head_dim: int
     spec: tuple[tuple[str, str], ...]
+    layer_type: str = ""
 
 
 class Graph(Record):
@@ -125,6 +175,8 @@ class Graph(Record):
         Row length of the residual stream, rows of the embedding table, attention layers.
     context_limit
         Most positions the model was made for.
+    ropes
+        Rotary tables, by the number that a Rope op names.
     tensors
         Every checkpoint tensor the ops name, sorted by name; tied weights appear once.
     """
@@ -134,7 +186,7 @@ class Graph(Record):
     vocab: int
     layers: int
     context_limit: int
-    rope: RopeTable
+    ropes: tuple[RopeTable, ...]
     tensors: tuple[WeightTensor, ...]
     ops: tuple[AnyOp, ...]
     version: Literal[1] = GRAPH_VERSION

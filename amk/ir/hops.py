@@ -8,17 +8,40 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from amk.ir.activation import Activation
 from amk.ir.buffers import Arrange
+from amk.ir.graph import HeadNorm
 
-EpilogueKind = Literal["store", "add_residual", "silu_mul", "argmax"]
+Stored = Literal["qkv", "branch", "mlp", "hidden", "logits"]
+"""Where a GEMV's rows go: the projections, a block's output that is normed before it is added, the gated MLP, the
+residual stream, the logits."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NormSpec:
-    """RMSNorm in front of a GEMV: the checkpoint's gain tensor and epsilon."""
+    """A norm of the whole row: the checkpoint's gain tensor, to which ``plus`` is added, and epsilon.
+
+    ``centred`` makes it a LayerNorm, which may have a bias.
+    """
 
     gain: str
     eps: float
+    plus: float = 0.0
+    centred: bool = False
+    bias: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """Rows of a checkpoint tensor that make up a matrix with others, and the bias of the whole tensor.
+
+    ``whole`` if they are all its rows.
+    """
+
+    weight: str
+    rows: tuple[int, int]
+    whole: bool
+    bias: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,27 +55,43 @@ class GemvHop:
     layer
         Attention layer it belongs to; the number of layers for the head.
     x, out, residual
-        Graph values. ``residual`` only under ``add_residual``.
-    weights, arrange
-        Checkpoint tensors that make up the matrix, and how (see ``buffers.Source``).
+        Graph values. ``residual`` only where the rows go to the residual stream.
+    parts, arrange
+        What makes up the matrix, and how (see ``buffers.Source``).
+    stored
+        Where the rows go.
+    activation
+        Of the gate, where they go to the MLP.
+    scale, softcap
+        Of what is added to the residual stream, or of the logits.
     """
 
     name: str
     layer: int
     x: str
     norm: NormSpec | None
-    weights: tuple[str, ...]
-    arrange: Arrange
-    rows: int
+    parts: tuple[Part, ...]
     k: int
-    epilogue: EpilogueKind
     out: str
+    stored: Stored
+    arrange: Arrange = "stack"
     residual: str | None = None
+    activation: Activation = "silu"
+    scale: float = 1.0
+    softcap: float | None = None
+
+    @property
+    def rows(self) -> int:
+        """Of the whole matrix."""
+        return sum(high - low for low, high in (part.rows for part in self.parts))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttentionHop:
-    """Rotary embedding and causal attention; ``qkv`` is the fused projection's value."""
+    """Norms of queries and keys, rotary embedding and causal attention; ``qkv`` is the fused projection's value.
+
+    ``rope`` is the number of the rotary table, None where there is none.
+    """
 
     name: str
     layer: int
@@ -62,6 +101,25 @@ class AttentionHop:
     kv_heads: int
     head_dim: int
     scale: float
+    rope: int | None
+    rotary_dim: int
+    window: int | None = None
+    softcap: float | None = None
+    q_norm: HeadNorm | None = None
+    k_norm: HeadNorm | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AddNormHop:
+    """A block's output, normed and added to the residual stream."""
+
+    name: str
+    layer: int
+    x: str
+    norm: NormSpec
+    residual: str
+    out: str
+    scale: float = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,18 +129,22 @@ class SampleHop:
     name: str
     table: str
     logits: str
+    scale: float = 1.0
 
 
-Hop = GemvHop | AttentionHop | SampleHop
+Hop = GemvHop | AttentionHop | AddNormHop | SampleHop
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Program:
-    """A whole step as hops in execution order. ``embedded`` is the residual stream's first value."""
+    """A whole step as hops in execution order. ``embedded`` is the residual stream's first value.
+
+    ``rotary_dims`` are the elements that turn by each rotary table.
+    """
 
     hidden: int
     vocab: int
     layers: int
-    head_dim: int
+    rotary_dims: tuple[int, ...]
     embedded: str
     hops: tuple[Hop, ...]

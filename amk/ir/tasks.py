@@ -10,13 +10,14 @@ Legend of shapes: T rows of a step (``tokens``), K columns of an input, N rows o
 from __future__ import annotations
 
 from amk.ir.accesses import ALL_ROWS, NEXT_POSITION, Buffers, Read, TaskKind, Write, read, whole, write
-from amk.ir.attention import ROWS_PER_SPLIT, Attention, active_splits, split_rows
+from amk.ir.attention import ROWS_PER_SPLIT, Attention, HeadNorm, active_splits, split_rows
 from amk.ir.buffers import ITEM_BYTES, Cost, Operand
-from amk.ir.gemv import AddResidual, Argmax, Epilogue, Gemv, MergeSplits, Norm, Prologue, SiluMul, Store
+from amk.ir.gemv import AddResidual, Argmax, Epilogue, GatedMul, Gemv, LayerNorm, MergeSplits, Norm, Prologue, Store
 from amk.ir.regions import TOKENS, Env
 
 __all__ = [
     "ROWS_PER_SPLIT",
+    "AddNorm",
     "AddResidual",
     "AnyKind",
     "Argmax",
@@ -24,13 +25,15 @@ __all__ = [
     "Begin",
     "Buffers",
     "Epilogue",
+    "GatedMul",
     "Gemv",
+    "HeadNorm",
+    "LayerNorm",
     "MergeSplits",
     "Norm",
     "Prologue",
     "Read",
     "Sample",
-    "SiluMul",
     "Store",
     "TaskKind",
     "Write",
@@ -51,6 +54,37 @@ class Begin(TaskKind, tag="begin"):
         return ()
 
 
+class AddNorm(TaskKind, tag="add_norm"):
+    """Columns of out = residual + x / sqrt(mean(x^2) + eps) * gain * scale: a norm behind a block, not before it.
+
+    Attributes
+    ----------
+    x
+        [T, K] activations, all of whose columns are read.
+    columns
+        Half-open range of those that this task writes.
+    """
+
+    x: Operand
+    k: int
+    gain: str
+    eps: float
+    residual: Operand
+    out: Operand
+    columns: tuple[int, int]
+    scale: float = 1.0
+
+    def reads(self, buffers: Buffers) -> tuple[Read, ...]:
+        return (
+            read(self.x, ALL_ROWS, (0, self.k)),
+            read(Operand(buffer=self.gain), self.columns),
+            read(self.residual, ALL_ROWS, self.columns),
+        )
+
+    def writes(self, buffers: Buffers) -> tuple[Write, ...]:
+        return (write(self.out, ALL_ROWS, self.columns),)
+
+
 class Sample(TaskKind, tag="sample"):
     """Closes the step: pick the next token, publish it, write ``stop`` and the embedding of the next step's rows.
 
@@ -66,7 +100,7 @@ class Sample(TaskKind, tag="sample"):
     prompt, prompt_length, eos
         Inputs: [context] ids, [1], [n] ids padded with -1.
     table
-        [vocab, hidden] embedding weights, a row of which is read.
+        [vocab, hidden] embedding weights, a row of which is read; an embedding is the row times ``scale``.
     token
         [context + 1] output, indexed by position.
     """
@@ -82,6 +116,7 @@ class Sample(TaskKind, tag="sample"):
     token: Operand
     stop: Operand
     next_hidden: Operand
+    scale: float = 1.0
 
     def reads(self, buffers: Buffers) -> tuple[Read, ...]:
         inputs = (self.prompt, self.prompt_length, self.eos, self.table)
@@ -106,4 +141,4 @@ class Sample(TaskKind, tag="sample"):
         return Cost(stream_bytes=0, read_bytes=small + table_bytes, write_bytes=4 * row + 8, macs=0)
 
 
-AnyKind = Begin | Gemv | Attention | Sample
+AnyKind = Begin | Gemv | Attention | AddNorm | Sample

@@ -134,7 +134,7 @@ class KernelBackend:
         op, address = self._sample, self.placed.address
         with self._lock:
             self._end_running()
-            rows = np.stack([self._embedding(token) for token in ids])
+            rows = np.stack([self._embedding(token) for token in ids]) * np.float32(op.scale)
             self.chip.upload(address[op.next_hidden.buffer], rows)
             self.chip.upload(address[op.stop.buffer], np.zeros(1, dtype=np.int32))
 

@@ -239,8 +239,8 @@ class CompiledModel:
                 found=f"sha256 {found[:16]}",
                 expected=f"sha256 {expected[:16]}",
             )
-        config = self.checkpoint.config
-        return self.checkpoint.load, lambda rows: rope_table(config, rows)
+        config, tables = self.checkpoint.config, self.graph.ropes
+        return self.checkpoint.load, lambda table, rows: rope_table(config, rows, layer_type=tables[table].layer_type)
 
     def close(self) -> None:
         """Give back the memory and device that ``session`` holds; they are taken up again when next needed."""

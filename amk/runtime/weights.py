@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 
 from amk.codegen.encode import stored_bytes
-from amk.interpreter.memory import LoadRope, LoadTensor
+from amk.interpreter.memory import LoadRope, LoadTensor, loaded
 from amk.ir.buffers import Arrange, Buffer, RopeSource, Source
 from amk.ir.layout import stored_shape
 from amk.ir.schedule import Schedule
@@ -52,14 +52,14 @@ def contents(buffer: Buffer, load: LoadTensor, rope: LoadRope) -> NDArray[Any] |
     match buffer.source:
         case None:
             return None
-        case RopeSource():
-            return rope(buffer.shape[0])
-        case Source(tensors=names, arrange=how):
+        case RopeSource(table=table):
+            return rope(table, buffer.shape[0])
+        case Source() as source:
             # numpy has no bf16: its bits travel as 16-bit words.
             held = torch.bfloat16 if buffer.dtype == "bf16" else torch.float32
-            parts = [load(name).to(held).contiguous() for name in names]
+            parts = [part.contiguous() for part in loaded(source, load, held)]
             bits = [part.view(torch.int16) if held == torch.bfloat16 else part for part in parts]
-            return packed(buffer, bits, how)
+            return packed(buffer, bits, source.arrange)
 
 
 def packed(buffer: Buffer, parts: list[torch.Tensor], how: Arrange) -> NDArray[Any]:

@@ -12,18 +12,20 @@ from typing import Final
 
 from amk.ir.buffers import Buffer, Dtype, Kind, Operand
 from amk.ir.tasks import (
+    AddNorm,
     AddResidual,
     AnyKind,
     Argmax,
     Attention,
     Begin,
     Epilogue,
+    GatedMul,
     Gemv,
+    LayerNorm,
     MergeSplits,
     Norm,
     Prologue,
     Sample,
-    SiluMul,
     Store,
 )
 
@@ -63,6 +65,8 @@ class Operands:
                 return list(self._gemv(op))
             case Attention():
                 return list(self._attention_shape(op)) or list(self._attention(op))
+            case AddNorm():
+                return list(self._add_norm(op))
             case Sample():
                 return list(self._sample(op))
 
@@ -105,6 +109,8 @@ class Operands:
             rows, columns = self.buffers[op.weight].shape
             if high > rows or op.k > columns:
                 yield f"rows [{low}, {high}) of {op.k} columns are not inside {op.weight}, [{rows}, {columns}]"
+        if op.bias is not None:
+            yield from self.buffer("bias", op.bias, FIXED, REAL, 1)
         yield from self._prologue(op, op.prologue)
         yield from self._epilogue(op, op.epilogue)
 
@@ -114,6 +120,12 @@ class Operands:
                 return self.buffer("x", op.x.buffer, DATA, REAL, 2)
             case Norm(gain=gain):
                 return (*self.buffer("x", op.x.buffer, DATA, REAL, 2), *self.buffer("gain", gain, FIXED, REAL, 1))
+            case LayerNorm(gain=gain, bias=shift):
+                vectors = (("gain", gain), *((("norm bias", shift),) if shift is not None else ()))
+                faults = list(self.buffer("x", op.x.buffer, DATA, REAL, 2))
+                for role, name in vectors:
+                    faults += self.buffer(role, name, FIXED, REAL, 1)
+                return faults
             case MergeSplits(stats=stats, splits=splits, heads=heads):
                 x, y = ("split x", op.x.buffer), ("stats", stats.buffer)
                 faults = [*self.buffer(*x, DATA, REAL, 3), *self.buffer(*y, DATA, REAL, 4)]
@@ -134,7 +146,7 @@ class Operands:
                 return chain(
                     self.written("out", out, RESULT, REAL, 2), self.buffer("residual", residual.buffer, DATA, REAL, 2)
                 )
-            case SiluMul(out=out):
+            case GatedMul(out=out):
                 odd = (f"rows [{low}, {high}) split a gate from its up row",) if low % 2 or high % 2 else ()
                 return (*odd, *self.written("out", out, RESULT, REAL, 2))
             case Argmax():
@@ -161,12 +173,22 @@ class Operands:
             yield f"kv_head={op.kv_head} of {op.kv_heads}"
         if not (1 <= op.splits <= SPLITS_MAX and 0 <= op.split < op.splits):
             yield f"split={op.split} of {op.splits}"
+        if op.rotary_dim % 2 or not 0 <= op.rotary_dim <= op.head_dim:
+            yield f"rotary_dim={op.rotary_dim} of head_dim={op.head_dim}"
+        if (op.rope is None) != (op.rotary_dim == 0):
+            yield f"{op.rotary_dim} elements turn {'without' if op.rope is None else 'with'} a rotary table"
+        if op.window is not None and op.window < 1:
+            yield f"window={op.window}"
         if (op.stats is None) != (op.splits == 1):
             yield f"{op.splits} splits {'without' if op.stats is None else 'with'} stats"
 
     def _attention(self, op: Attention) -> Iterator[str]:
         yield from self.buffer("qkv", op.qkv.buffer, DATA, REAL, 2)
-        yield from self.buffer("rope", op.rope, FIXED, REAL, 3)
+        if op.rope is not None:
+            yield from self.buffer("rope", op.rope, FIXED, REAL, 3)
+        for role, norm in (("q_norm", op.q_norm), ("k_norm", op.k_norm)):
+            if norm is not None:
+                yield from self.buffer(f"the gain of {role}", norm.gain, FIXED, REAL, 1)
         yield from self.written(
             "out" if op.stats is None else "split out", op.out, DATA, REAL, 2 if op.stats is None else 3
         )
@@ -182,6 +204,17 @@ class Operands:
                 yield f"{role} is {name}, of shape {self.buffers[name].shape}, not {want[0]} heads of {want[1]}"
             if not faults and self.buffers[name].shape[1] < self.max_context:
                 yield f"{role} is {name}, which holds {self.buffers[name].shape[1]} of {self.max_context} positions"
+
+    # --- norm behind a block -----------------------------------------------------------------------------------------
+
+    def _add_norm(self, op: AddNorm) -> Iterator[str]:
+        low, high = op.columns
+        if not 0 <= low < high <= op.k:
+            yield f"columns [{low}, {high}) of {op.k}"
+        yield from self.buffer("x", op.x.buffer, DATA, REAL, 2)
+        yield from self.buffer("gain", op.gain, FIXED, REAL, 1)
+        yield from self.buffer("residual", op.residual.buffer, DATA, REAL, 2)
+        yield from self.written("out", op.out, RESULT, REAL, 2)
 
     # --- sampler -----------------------------------------------------------------------------------------------------
 

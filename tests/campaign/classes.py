@@ -15,7 +15,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from amk.ir.schedule import Queue, Schedule, Stream, Task, Wait
-from amk.ir.tasks import Argmax, Attention, Begin, Gemv, MergeSplits, SiluMul
+from amk.ir.tasks import Argmax, Attention, Begin, GatedMul, Gemv, MergeSplits
 from tests.campaign.operands import is_written, operands, with_operand
 
 Mutation = Callable[[random.Random, Schedule], Schedule | None]
@@ -245,7 +245,7 @@ def _rows(rng: random.Random, schedule: Schedule, low_by: int, high_by: int) -> 
     if task is None or not isinstance(task.op, Gemv):
         return None
     low, high = task.op.rows[0] + low_by, task.op.rows[1] + high_by
-    if isinstance(task.op.epilogue, SiluMul) and (low % 2 or high % 2):
+    if isinstance(task.op.epilogue, GatedMul) and (low % 2 or high % 2):
         return None
     if not 0 <= low < high <= schedule.buffer[task.op.weight].shape[0]:
         return None

@@ -33,11 +33,12 @@ def schedule(request: pytest.FixtureRequest) -> Schedule:
 
 
 def attention_bytes(config: KernelConfig) -> int:
-    """Of q, scores, the step's own k and v, and the running softmax, for the rows that ``config`` takes at once."""
+    """Of q and scores of as many rows as ``config`` takes at once, and of what stands beside them."""
     queries = config.group * config.tokens_max
-    scores = queries * max(config.past_rows, config.tokens_max)
-    rows = (queries + 2 * config.tokens_max) * config.head_stride
-    return 4 * (rows + scores + 3 * queries)
+    run = queries * (config.head_stride + max(config.past_rows, config.tokens_max))
+    shares = config.consumer_warps * config.group * (config.head_dim + 2)
+    kept = 2 * config.tokens_max * config.head_stride + 4 * queries + config.tokens_max
+    return 4 * (kept + max(run, shares))
 
 
 @every_kernel

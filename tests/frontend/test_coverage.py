@@ -12,8 +12,8 @@ from amk.frontend.errors import (
     UnreadTensorError,
     UntiedHeadError,
 )
-from amk.frontend.importer import import_graph
-from tests.frontend.examples import llama, random_model, stored, write_checkpoint
+from amk.frontend.importer import import_graph, read_graph
+from tests.frontend.examples import FAMILIES, llama, random_model, stored, write_checkpoint
 
 GATE = "model.layers.1.mlp.gate_proj.weight"
 
@@ -86,3 +86,15 @@ def test_a_model_in_memory_is_matched(tied):
     config = llama(tie_word_embeddings=tied)
     checkpoint = resolve(random_model(config))
     assert match_tensors(import_graph(checkpoint.config), checkpoint)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_checkpoint_of_each_family_is_matched(family):
+    checkpoint = resolve(random_model(FAMILIES[family]))
+    assert match_tensors(read_graph(checkpoint.config), checkpoint)
+
+
+def test_a_bias_that_the_config_asks_for_and_the_file_lacks_is_named(tmp_path):
+    bias = "model.layers.1.self_attn.k_proj.bias"
+    with pytest.raises(TensorMissingError, match=bias):
+        matched(tmp_path, llama(attention_bias=True), lambda tensors: tensors.pop(bias))

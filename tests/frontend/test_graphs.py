@@ -52,7 +52,7 @@ def test_an_entry_is_for_one_config_one_release_and_one_importer(checkpoint, tmp
 
 
 def test_a_model_that_is_refused_leaves_no_entry(tmp_path, home):
-    refused = resolve(write_checkpoint(tmp_path / "model", llama(model_type="qwen2", architectures=None), {}))
+    refused = resolve(write_checkpoint(tmp_path / "model", llama(model_type="olmo", architectures=None), {}))
     for _ in range(2):
         with pytest.raises(UnsupportedModelError):
             graph_for(refused)

@@ -8,9 +8,8 @@ import pytest
 import torch
 
 from amk.frontend.importer import import_graph
-from amk.frontend.rope import rope_table
 from amk.ir.graph import Attention, Graph, Logits, RMSNorm, Rope
-from tests.frontend.examples import LLAMA3, Interpreter, llama, random_model, relative_difference
+from tests.frontend.examples import FAMILIES, LLAMA3, Interpreter, llama, random_model, relative_difference, tables
 
 SHAPES = {
     "gqa 4/2, tied": llama(),
@@ -31,6 +30,7 @@ SHAPES = {
         model_type="mistral", architectures=["MistralForCausalLM"], sliding_window=None, tie_word_embeddings=False
     ),
     "eps 1e-3": llama(rms_norm_eps=1e-3),
+    **FAMILIES,
 }
 
 
@@ -41,7 +41,7 @@ def test_running_the_graph_gives_the_logits_of_huggingface(config):
     with torch.no_grad():
         wanted = model(tokens).logits[0]
     graph = import_graph(config)
-    interpreter = Interpreter(graph, model.state_dict().__getitem__, rope_table(config, tokens.shape[1]))
+    interpreter = Interpreter(graph, model.state_dict().__getitem__, tables(graph, config, tokens.shape[1]))
     found = torch.stack([interpreter.step(int(token)) for token in tokens[0]])
     assert relative_difference(found, wanted) < 2e-5
     assert torch.equal(found.argmax(-1), wanted.argmax(-1))
@@ -57,7 +57,7 @@ def test_the_ops_of_a_layer():
         "Rope": 4,
         "Attention": 2,
         "Add": 4,
-        "SiluMul": 2,
+        "GatedMul": 2,
         "Logits": 1,
     }
     assert (graph.family, graph.hidden, graph.vocab, graph.layers, graph.context_limit) == ("llama", 64, 131, 2, 64)

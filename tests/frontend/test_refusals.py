@@ -1,4 +1,4 @@
-"""Each structure that is not plain Llama, refused by the field, op or tensor at fault."""
+"""Each structure that is not supported, refused by the field, op or tensor at fault."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import subprocess
 import sys
 import tomllib
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -23,41 +22,37 @@ from amk.frontend.errors import (
     UnsupportedVersionError,
 )
 from amk.frontend.importer import import_graph
-from amk.frontend.trace import RANGES, hf_config, trace_decode_step
-from tests.frontend.examples import LLAMA3, llama
-
-
-def of_type(model_type: str, **changes: Any) -> dict[str, Any]:
-    """A tiny config of another family, all its other fields as its transformers class has them."""
-    sizes = {key: value for key, value in llama(**changes).items() if key not in ("architectures", "model_type")}
-    return hf_config({"model_type": model_type, **sizes}).to_dict()
-
+from amk.frontend.trace import RANGES, trace_decode_step
+from amk.ir.errors import NotFusableError
+from tests.frontend.examples import LLAMA3, llama, of_type
 
 FROM_THE_CONFIG = {
     "num_local_experts": llama(num_local_experts=8),
     "n_routed_experts": llama(n_routed_experts=64),
     "kv_lora_rank": llama(kv_lora_rank=512),
-    "attention_bias": llama(attention_bias=True),
-    "mlp_bias": llama(mlp_bias=True),
-    "hidden_act": llama(hidden_act="gelu"),
+    "hidden_act": llama(hidden_act="relu"),
+    "hidden_activation": llama(model_type="gemma", architectures=None, hidden_activation="gelu_new"),
     "quantization_config": llama(quantization_config={"quant_method": "gptq", "bits": 4}),
-    "partial_rotary_factor": llama(partial_rotary_factor=0.5),
-    "rope_parameters.partial_rotary_factor": None,
-    "sliding_window": llama(model_type="mistral", architectures=None, sliding_window=16),
-    "layer_types": llama(layer_types=["full_attention", "sliding_attention"]),
-    "no_rope_layers": llama(model_type="smollm3", architectures=None, no_rope_layers=[1, 0]),
-    "embedding_multiplier": llama(model_type="granite", architectures=None, embedding_multiplier=12.0),
-    "residual_multiplier": llama(model_type="granite", architectures=None, residual_multiplier=0.22),
-    "logits_scaling": llama(model_type="granite", architectures=None, logits_scaling=8.0),
-    "attn_logit_softcapping": llama(model_type="gemma2", architectures=None, attn_logit_softcapping=50.0),
-    "final_logit_softcapping": llama(model_type="gemma2", architectures=None, final_logit_softcapping=30.0),
+    "layer_types": llama(layer_types=["full_attention", "chunked_attention"]),
+    "no_rope_layers": llama(model_type="smollm3", architectures=None, no_rope_layers=[1, 2]),
+    "qk_layernorm": llama(model_type="stablelm", architectures=None, qk_layernorm=True),
+    "use_qk_norm": llama(model_type="cohere", architectures=None, use_qk_norm=True),
+    "use_parallel_residual": llama(model_type="stablelm", architectures=None, use_parallel_residual=True),
+    "use_bidirectional_attention": llama(
+        model_type="gemma3_text", architectures=None, use_bidirectional_attention=True
+    ),
+    "clip_qkv": llama(model_type="olmo", architectures=None, clip_qkv=8.0),
+    "attention_chunk_size": llama(attention_chunk_size=16),
     "rope_scaling.rope_type": llama(rope_scaling={"rope_type": "dynamic", "factor": 2.0}),
     "rope_parameters.rope_type": llama(rope_parameters={"rope_type": "longrope", "short_factor": [1.0]}),
+    "rope_parameters.full_attention.rope_type": llama(
+        model_type="gemma3_text",
+        architectures=None,
+        rope_parameters={"full_attention": {"rope_type": "longrope"}, "sliding_attention": {"rope_type": "default"}},
+    ),
     "architectures": llama(architectures=["LlamaForSequenceClassification"]),
-    "text_config": llama(text_config={}, vision_config={"depth": 1}),
+    "text_config": llama(text_config={"hidden_size": 1}, vision_config={"depth": 1}),
 }
-FROM_THE_CONFIG = {field: config for field, config in FROM_THE_CONFIG.items() if config}
-FROM_THE_CONFIG["text_config"]["text_config"] = {"hidden_size": 1}
 
 MALFORMED = {
     "hidden_size": llama(hidden_size=-64),
@@ -68,8 +63,16 @@ MALFORMED = {
     "num_attention_heads": llama(num_attention_heads=6, num_key_value_heads=6),
     "head_dim": llama(head_dim=15),
     "max_position_embeddings": llama(max_position_embeddings=True),
+    "sliding_window": llama(model_type="mistral", architectures=None, sliding_window=0),
     "rms_norm_eps": llama(rms_norm_eps=-1.0),
+    "layer_norm_eps": llama(layer_norm_eps="small"),
     "rope_theta": llama(rope_theta="large"),
+    "residual_multiplier": llama(model_type="granite", architectures=None, residual_multiplier=0),
+    "logits_scaling": llama(model_type="granite", architectures=None, logits_scaling=-8.0),
+    "attn_logit_softcapping": llama(model_type="gemma2", architectures=None, attn_logit_softcapping=False),
+    "partial_rotary_factor": llama(partial_rotary_factor=1.5),
+    "rope_parameters.partial_rotary_factor": llama(rope_parameters={"partial_rotary_factor": 0.2}),
+    "rope_parameters": llama(rope_parameters={"full_attention": {"rope_type": "default"}, "rope_theta": 1e4}),
     "rope_scaling": llama(rope_scaling="linear"),
     "rope_scaling.factor": llama(rope_scaling={"rope_type": "linear"}),
     "rope_scaling.low_freq_factor": llama(rope_scaling={**LLAMA3, "low_freq_factor": None}),
@@ -78,26 +81,17 @@ MALFORMED = {
 }
 
 FROM_THE_TRACE = {
-    "qwen2": (of_type("qwen2"), "q_proj.bias"),
-    "qwen3": (of_type("qwen3"), "self_attn.q_norm.weight"),
-    "stablelm": (of_type("stablelm", partial_rotary_factor=1.0), "aten.layer_norm"),
     "olmo": (of_type("olmo"), "aten.layer_norm"),
-    "olmo2": (of_type("olmo2"), "post_feedforward_layernorm.weight"),
-    "phi3": (of_type("phi3"), "qkv_proj.weight"),
     "cohere": (of_type("cohere", logit_scale=1.0), "input_layernorm.weight"),
-    "gemma with a silu gate": (of_type("gemma", hidden_act="silu"), "embed_tokens.weight"),
 }
 
 BEHIND_THE_CONFIG = {
-    "biases": (llama(attention_bias=True), "q_proj.bias"),
-    "mlp biases": (llama(mlp_bias=True), "gate_proj.bias"),
-    "gate": (llama(hidden_act="gelu"), "aten.gelu"),
-    "embedding multiplier": (of_type("granite", embedding_multiplier=12.0), "embed_tokens.weight"),
-    "residual multiplier": (of_type("granite", residual_multiplier=0.22), "o_proj.weight"),
-    "logits scaling": (of_type("granite", logits_scaling=8.0), "embed_tokens.weight"),
-    "layer without rope": (of_type("smollm3", no_rope_layers=[1, 0]), "the queries of layer 1 to be a Rope"),
-    "partial rotary": (of_type("stablelm", partial_rotary_factor=0.25), "aten.layer_norm"),
-    "sliding window": (of_type("mistral", sliding_window=16), "self_attn"),
+    "gate": (llama(hidden_act="relu"), "aten.relu"),
+    "another gelu": (llama(hidden_act="gelu_new"), "gate_proj.weight"),
+    "norms of heads": (of_type("stablelm", qk_layernorm=True), "self_attn"),
+    "parallel residual": (of_type("stablelm", use_parallel_residual=True), "supported structure"),
+    "attention both ways": (of_type("gemma3_text", use_bidirectional_attention=True), "self_attn"),
+    "length in the rotary factors": (llama(rope_scaling={"rope_type": "dynamic", "factor": 2.0}), "cannot be traced"),
 }
 
 
@@ -137,11 +131,42 @@ def test_the_trace_refuses_what_the_config_check_would_have(config, named, monke
         import_graph(config)
 
 
-def test_a_default_of_transformers_is_seen_too():
-    config = llama(model_type="mistral", architectures=None)
-    assert "sliding_window" not in config
-    with pytest.raises(UnsupportedFieldError, match="sliding_window=4096"):
+def test_a_default_of_transformers_is_checked_too(monkeypatch):
+    checked = []
+    monkeypatch.setattr(importer, "check_config", checked.append)
+    importer.read_graph(llama(model_type="mistral", architectures=None))
+    given, settled = checked
+    assert "sliding_window" not in given
+    assert settled["sliding_window"] == 4096
+
+
+PARTIAL = {
+    "llama": {"partial_rotary_factor": 0.5},
+    "gemma3_text": {
+        "rope_parameters": {
+            "full_attention": {"rope_type": "default", "rope_theta": 1e6, "partial_rotary_factor": 0.5},
+            "sliding_attention": {"rope_type": "default", "rope_theta": 1e4},
+        },
+        "layer_types": ["sliding_attention", "full_attention"],
+        "rope_theta": None,
+    },
+}
+
+
+@pytest.mark.parametrize("model_type", PARTIAL)
+def test_a_partial_rotary_factor_that_the_class_does_not_read_is_refused(model_type):
+    config = llama(model_type=model_type, architectures=None, **PARTIAL[model_type])
+    with pytest.raises(UnsupportedFieldError, match=rf"partial_rotary_factor=0\.5.*{model_type} turns the whole head"):
         import_graph(config)
+
+
+def test_what_the_passes_cannot_take_is_refused(monkeypatch):
+    def refuse(self, graph):
+        raise NotFusableError(op="Add", value="middle", why="there is no hop for it")
+
+    monkeypatch.setattr(importer.Fuse, "run", refuse)
+    with pytest.raises(UnsupportedStructureError, match="Add middle: there is no hop for it"):
+        import_graph(llama())
 
 
 def test_another_class_than_that_of_the_type_is_refused():

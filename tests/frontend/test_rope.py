@@ -8,7 +8,7 @@ from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
 
 from amk.frontend.errors import RopeTableError
 from amk.frontend.rope import rope_table
-from tests.frontend.examples import LLAMA3, llama
+from tests.frontend.examples import FAMILIES, LLAMA3, llama, of_type
 
 DIALECTS = {
     "theta at top level": llama(rope_theta=1e6),
@@ -65,3 +65,30 @@ def test_unequal_halves_are_refused(monkeypatch):
     monkeypatch.setattr(LlamaRotaryEmbedding, "forward", unequal)
     with pytest.raises(RopeTableError, match="two halves"):
         rope_table(llama(), 4)
+
+
+@pytest.mark.parametrize(("model_type", "factor", "turning"), [("phi3", 0.75, 12), ("stablelm", 0.25, 4)])
+def test_a_partial_table_has_as_many_factors_as_elements_turn(model_type, factor, turning):
+    angles = np.arange(40)[:, None] / 1e4 ** (np.arange(0, turning, 2) / turning)
+    table = rope_table(of_type(model_type, partial_rotary_factor=factor), 40)
+    assert table.shape == (40, 2, turning // 2)
+    np.testing.assert_allclose(table[:, 0], np.cos(angles), atol=1e-5)
+
+
+def test_each_layer_type_has_its_table():
+    config = FAMILIES["gemma3"]
+    local = rope_table(config, 40, layer_type="sliding_attention")
+    full = rope_table(config, 40, layer_type="full_attention")
+    exponents = np.arange(8) / 8
+    np.testing.assert_allclose(local[:, 0], np.cos(np.arange(40)[:, None] / 100**exponents), atol=1e-5)
+    np.testing.assert_allclose(full[:, 1], np.sin(np.arange(40)[:, None] / 8 / 1e6**exponents), atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("config", "layer_type", "known"),
+    [(llama(), "full_attention", "only of ''"), (FAMILIES["gemma3"], "", "'full_attention', 'sliding_attention'")],
+    ids=["one table", "two tables"],
+)
+def test_a_table_that_the_model_has_not_is_named(config, layer_type, known):
+    with pytest.raises(RopeTableError, match=known):
+        rope_table(config, 4, layer_type=layer_type)

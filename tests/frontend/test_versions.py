@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 from amk.frontend.trace import RANGES
-from tests.frontend.examples import LLAMA3, llama
+from tests.frontend.examples import FAMILIES, LLAMA3, llama
 
 ROOT = Path(__file__).parents[2]
 OVERLAY = ROOT / ".venv-tf517"
@@ -24,6 +24,7 @@ CONFIGS = [
     llama(rope_theta=1e6, rope_scaling={"type": "linear", "factor": 2.0}, num_hidden_layers=1),
     llama(rope_scaling={"rope_type": "yarn", "factor": 2.0}, num_hidden_layers=1),
     llama(model_type="mistral", architectures=["MistralForCausalLM"], sliding_window=None, num_hidden_layers=1),
+    *FAMILIES.values(),
 ]
 
 PROGRAM = """
@@ -32,9 +33,14 @@ import transformers
 from amk.frontend.importer import import_graph
 from amk.frontend.rope import rope_table
 configs = json.load(sys.stdin)
-graphs = [import_graph(config).digest() for config in configs]
-tables = [hashlib.sha256(rope_table(config, 64).tobytes()).hexdigest() for config in configs]
-print(json.dumps({"version": transformers.__version__, "graphs": graphs, "tables": tables}))
+graphs = [import_graph(config) for config in configs]
+tables = [
+    hashlib.sha256(rope_table(config, 64, layer_type=rope.layer_type).tobytes()).hexdigest()
+    for config, graph in zip(configs, graphs)
+    for rope in graph.ropes
+]
+digests = [graph.digest() for graph in graphs]
+print(json.dumps({"version": transformers.__version__, "graphs": digests, "tables": tables}))
 """
 
 

@@ -7,9 +7,11 @@ constexpr u32 kWaitsMax = 4;
 constexpr u32 kSignalsMax = 4;
 constexpr u32 kCounterStride = 32;
 constexpr u32 kInBlock = 4294967295u;
-enum Opcode : u32 { kOpcodeBegin = 0, kOpcodeGemv = 1, kOpcodeAttention = 2, kOpcodeSample = 3 };
-enum Prologue : u32 { kPrologueNone = 0, kPrologueNorm = 1, kPrologueMergeSplits = 2 };
-enum Epilogue : u32 { kEpilogueStore = 0, kEpilogueAddResidual = 1, kEpilogueSiluMul = 2, kEpilogueArgmax = 3 };
+enum Opcode : u32 { kOpcodeBegin = 0, kOpcodeGemv = 1, kOpcodeAttention = 2, kOpcodeSample = 3, kOpcodeAddNorm = 4 };
+enum Prologue : u32 { kPrologueNone = 0, kPrologueNorm = 1, kPrologueMergeSplits = 2, kPrologueLayerNorm = 3 };
+enum Epilogue : u32 { kEpilogueStore = 0, kEpilogueAddResidual = 1, kEpilogueGatedMul = 2, kEpilogueArgmax = 3 };
+enum Activation : u32 { kActivationSilu = 0, kActivationGelu = 1, kActivationGeluTanh = 2 };
+enum HeadNorm : u32 { kHeadNormNone = 0, kHeadNormHead = 1, kHeadNormRow = 2 };
 struct alignas(16) TaskHead {
   u32 opcode;
   u32 number;
@@ -47,7 +49,9 @@ struct alignas(16) GemvTask {
   u64 x;
   u64 stats;
   u64 gain;
+  u64 shift;
   u64 weight;
+  u64 bias;
   u64 out;
   u64 residual;
   u64 best_value;
@@ -64,9 +68,12 @@ struct alignas(16) GemvTask {
   u32 last_row_only;
   u32 prologue;
   u32 epilogue;
+  u32 activation;
   float eps;
+  float scale;
+  float softcap;
 };
-static_assert(sizeof(GemvTask) == 208);
+static_assert(sizeof(GemvTask) == 240);
 
 struct alignas(16) AttentionTask {
   u32 opcode;
@@ -81,6 +88,8 @@ struct alignas(16) AttentionTask {
   u64 k_cache;
   u64 v_cache;
   u64 rope;
+  u64 q_gain;
+  u64 k_gain;
   u64 out;
   u64 stats;
   u32 qkv_stride;
@@ -91,12 +100,19 @@ struct alignas(16) AttentionTask {
   u32 heads;
   u32 split;
   u32 splits;
+  u32 kv_heads;
+  u32 rotary_dim;
+  u32 window;
+  u32 head_norm;
   float scale;
+  float softcap;
+  float q_eps;
+  float k_eps;
   u32 gate_counter;
   int gate_threshold;
   u32 gate_each;
 };
-static_assert(sizeof(AttentionTask) == 176);
+static_assert(sizeof(AttentionTask) == 224);
 
 struct alignas(16) SampleTask {
   u32 opcode;
@@ -120,8 +136,32 @@ struct alignas(16) SampleTask {
   u32 eos_slots;
   u32 hidden;
   u32 tiled;
+  float scale;
 };
 static_assert(sizeof(SampleTask) == 176);
+
+struct alignas(16) AddNormTask {
+  u32 opcode;
+  u32 number;
+  u32 wait_count;
+  u32 wait_counter[4];
+  int wait_threshold[4];
+  u32 wait_each[4];
+  u32 signal_count;
+  u32 signals[4];
+  u64 x;
+  u64 gain;
+  u64 residual;
+  u64 out;
+  u32 k;
+  u32 column_begin;
+  u32 column_end;
+  u32 x_stride;
+  u32 out_stride;
+  float eps;
+  float scale;
+};
+static_assert(sizeof(AddNormTask) == 144);
 
 struct alignas(8) Params {
   u64 tasks;

@@ -31,6 +31,7 @@ class Fault:
 
     edits: tuple[tuple[str, str, str], ...]
     says: str
+    watchdog_s: float = 30.0
 
     def plant(self, source: CudaSource) -> CudaSource:
         for path, old, new in self.edits:
@@ -38,8 +39,8 @@ class Fault:
         return source
 
 
-def race(*edits: tuple[str, str, str], says: str = "ThreadSanitizer: data race") -> Fault:
-    return Fault(edits=edits, says=says)
+def race(*edits: tuple[str, str, str], says: str = "ThreadSanitizer: data race", watchdog_s: float = 30.0) -> Fault:
+    return Fault(edits=edits, says=says, watchdog_s=watchdog_s)
 
 
 RACES = {
@@ -60,10 +61,11 @@ RACES = {
         )
     ),
     "V2: a signal before all warps are done": race((KERNEL, MEET_BEHIND_TASK, "run_task(block, head);")),
-    "a missing barrier": race((GEMV, "stage(0);\n      if (!block.meet()) return false;", "stage(0);")),
+    "a missing barrier": race((GEMV, "stage(0, true);\n      if (!block.meet()) return false;", "stage(0, true);")),
     "a stale ring stage": race(
         (PRODUCER, "if (wrapped && !landed(&shared.ring_empty[piece.stage], piece.parity ^ 1)) return false;", ""),
-        says="data race|ran out",  # overwritten in use, or twice before it is used: then a barrier is two phases on
+        says="data race|ran out",
+        watchdog_s=2.0,  # overwritten in use, or twice before it is used: then a barrier is two phases on
     ),
     "a stage given back before all lanes have read it": race(
         (
@@ -93,7 +95,7 @@ def test_a_race_is_seen(fault: Fault, compiled: Compile) -> None:
     model = compiled(layers=2, small=True)
     source = fault.plant(emit(model._validated))
     with (
-        open_host(model, source, watch="threads", seed=1, watchdog_s=2.0) as session,
+        open_host(model, source, watch="threads", seed=1, watchdog_s=fault.watchdog_s) as session,
         pytest.raises(DeviceError, match=fault.says),
     ):
         decoded(session, PROMPT, 4)
@@ -175,7 +177,7 @@ STRAYS = {
         says="touches what lies behind|writes undeclared",
     ),
     "an undeclared read": Fault(
-        edits=((GEMV, "column < task.k; column += kThreads", "column <= task.k; column += kThreads"),),
+        edits=((GEMV, "if (column < task.k) {", "if (column <= task.k) {"),),
         says="reads undeclared: 4 bytes of hidden",
     ),
     "a declared write that is not made": Fault(
@@ -183,7 +185,13 @@ STRAYS = {
         says="does not write",
     ),
     "a step's own row that is not kept": Fault(
-        edits=(("ops/attention.cuh", "keep(task.k_cache, work.fresh_k[row], row, pair, first);", ""),),
+        edits=(
+            (
+                "ops/attention_rows.cuh",
+                "keep(task.k_cache, work.fresh_k[row], row, column, turned(from, row, column));",
+                "",
+            ),
+        ),
         says="does not write: .*k_cache",
     ),
 }

@@ -146,9 +146,9 @@ def random_weights(graph: Graph, *, seed: int, scale: float) -> dict[str, NDArra
 
 
 def rope_loader(head_dim: int) -> LoadRope:
-    """Positions -> [positions, 2, head_dim/2] cos and sin of the plain rotary embedding, as ``allocate`` asks."""
+    """(table, positions) -> [positions, 2, head_dim/2] cos and sin, as ``allocate`` asks: of the plain embedding."""
 
-    def table(positions: int) -> NDArray[np.float32]:
+    def table(number: int, positions: int) -> NDArray[np.float32]:
         turns = THETA ** (-np.arange(0, head_dim, 2, dtype=np.float64) / head_dim)
         angles = np.outer(np.arange(positions, dtype=np.float64), turns)
         return np.stack([np.cos(angles), np.sin(angles)], axis=1).astype(np.float32)

@@ -215,7 +215,7 @@ def test_huggingface(model: Model, rope: dict[str, object]) -> None:
     assert set(missing) <= ({HEAD} if model.tied else set())
 
     @torch.no_grad()
-    def table(positions: int):
+    def table(number: int, positions: int):
         cos, sin = theirs.model.rotary_emb(torch.zeros(1), torch.arange(positions)[None])
         half = model.head_dim // 2
         return torch.stack((cos[0, :, :half], sin[0, :, :half]), dim=1).numpy()

@@ -49,7 +49,7 @@ def test_projections_are_stacked_and_the_mlp_is_interleaved() -> None:
 
 
 def test_the_rope_table_is_the_loaders() -> None:
-    np.testing.assert_array_equal(MEMORY["rope"].numpy(), rope_loader(16)(64))
+    np.testing.assert_array_equal(MEMORY["rope"].numpy(), rope_loader(16)(0, 64))
 
 
 def test_what_nobody_has_written_does_not_look_like_an_answer() -> None:

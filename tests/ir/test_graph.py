@@ -29,12 +29,12 @@ def assert_sorted(pairs: list[tuple[str, object]]) -> None:
 
 def test_the_digest_is_of_everything() -> None:
     graph = llama_graph()
-    other_rope = RopeTable(head_dim=graph.rope.head_dim, spec=(("rope_theta", "1000000.0"),))
+    other_rope = RopeTable(head_dim=graph.ropes[0].head_dim, spec=(("rope_theta", "1000000.0"),))
     variants = [
         graph,
         llama_graph(tied=False),
         llama_graph(vocab=98),
-        replace(graph, rope=other_rope),
+        replace(graph, ropes=(other_rope,)),
         replace(graph, family="mistral"),
         replace(graph, context_limit=graph.context_limit + 1),
         replace(graph, ops=graph.ops[:-1]),

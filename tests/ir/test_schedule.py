@@ -145,7 +145,7 @@ MALFORMED = {
     "missing field within": (edited(lambda tree: first_gemv(tree).pop("weight")), "missing required field `weight`"),
     "wrong kind": (replaced(b'"kind":"gemv"', b'"kind":"conv"'), "Invalid value 'conv'"),
     "no kind": (edited(lambda tree: first_gemv(tree).pop("kind")), "missing required field `kind`"),
-    "wrong prologue": (replaced(b'"kind":"norm"', b'"kind":"layer_norm"'), "Invalid value 'layer_norm'"),
+    "wrong prologue": (replaced(b'"kind":"norm"', b'"kind":"group_norm"'), "Invalid value 'group_norm'"),
     "wrong buffer kind": (edited(lambda tree: tree["buffers"][0].update(kind="scratch")), "Invalid enum value"),
     "wrong scope": (edited(lambda tree: tree["counters"][0].update(scope="cluster")), "Invalid enum value 'cluster'"),
     "bool as int": (replaced(b'"max_context":16', b'"max_context":true'), "Expected `int`, got `bool`"),

@@ -217,7 +217,7 @@ KINDS = {
     ),
     "written with lag": (epilogue("store", out=Operand(buffer="qkv", lag=1)), "out is written with lag 1"),
     "residual": (epilogue("add_residual", residual=Operand(buffer="stop")), "residual is stop"),
-    "split gate": (forged(Gemv, at=of_epilogue("silu_mul"), rows=(0, 7)), "split a gate from its up row"),
+    "split gate": (forged(Gemv, at=of_epilogue("gated_mul"), rows=(0, 7)), "split a gate from its up row"),
     "slot": (epilogue("argmax", slot=-1), "slot=-1"),
     "argmax of all rows": (forged(Gemv, at=of_epilogue("argmax"), x_rows="all"), "looks at the last row only"),
     "prompt length": (epilogue("argmax", prompt_length="stop"), "prompt_length is stop"),

@@ -35,10 +35,10 @@ struct GemvOp {
   // False when the launch is over.
   __device__ bool run() {
     if (task.epilogue == kEpilogueArgmax && prompt_goes_on()) return neutral();
-    if (task.prologue == kPrologueNorm && !norm_scale()) return false;
+    if (task.prologue == kPrologueLayerNorm && !layer_norm()) return false;
     const bool whole = cut.chunk_blocks == cut.blocks;
     if (whole) {
-      stage(0);
+      stage(0, true);
       if (!block.meet()) return false;
     }
     float best = minus_infinity();
@@ -48,7 +48,7 @@ struct GemvOp {
       for (u32 chunk = 0; chunk < cut.blocks; chunk += cut.chunk_blocks) {
         if (!whole) {
           if (!block.meet()) return false;  // before other warps' last chunk is overwritten
-          stage(chunk);
+          stage(chunk, tile == 0);
           if (!block.meet()) return false;
         }
         if (!multiply(tile, chunk, sum)) return false;
@@ -79,21 +79,38 @@ struct GemvOp {
     return base[(first + row) * task.x_stride + column];
   }
 
-  // 1 / sqrt(mean(x^2) + eps) of each row; it multiplies behind the dot product, which is linear.
-  __device__ bool norm_scale() {
+  // 1 / sqrt(mean(x^2) + eps) of a row, of what the warps added up while they staged it. It multiplies behind the dot
+  // product, which is linear, so nothing waits for it.
+  __device__ float norm_scale(u32 row) const {
+    float squares = 0.0f;
+    for (int warp = 0; warp < kWarps; ++warp) squares += block.shared.squares[row][warp];
+    return 1.0f / sqrtf(squares / task.k + task.eps);
+  }
+
+  // Mean and 1 / sqrt(variance + eps) of each row, in two passes; they are needed before the dot product.
+  __device__ bool layer_norm() {
 #pragma unroll 1
     for (u32 row = 0; row < rows; ++row) {
-      float squares = 0.0f;
-      for (u32 column = block.thread; column < task.k; column += kThreads) {
-        const float value = x(row, column);
-        squares += value * value;
+      float mean = 0.0f;
+#pragma unroll 1
+      for (int pass = 0; pass < 2; ++pass) {
+        float sum = 0.0f;
+        for (u32 column = block.thread; column < task.k; column += kThreads) {
+          const float value = x(row, column) - mean;
+          sum += pass == 0 ? value : value * value;
+        }
+        bool good;
+        const float total = block.sum(sum, good) / task.k;
+        if (!good) return false;
+        if (pass == 0) {
+          mean = total;
+        } else if (block.thread == 0) {
+          block.shared.shift[row] = mean;
+          block.shared.scale[row] = 1.0f / sqrtf(total + task.eps);
+        }
       }
-      bool good;
-      const float total = block.sum(squares, good);
-      if (!good) return false;
-      if (block.thread == 0) block.shared.scale[row] = 1.0f / sqrtf(total / task.k + task.eps);
     }
-    return true;
+    return block.meet();
   }
 
   // Partial attention results, merged in split order.
@@ -117,22 +134,36 @@ struct GemvOp {
     return value / total;
   }
 
-  // Columns of a chunk as hi and lo; zeros behind the last one.
-  __device__ void stage(u32 chunk) {
+  // Columns of a chunk as hi and lo; zeros behind the last one. Sums of squares for the norm are
+  // taken the first time.
+  __device__ void stage(u32 chunk, bool first_time) {
     const u32 begin = chunk * kTileColumns;
     const u32 count = least(cut.chunk_blocks, cut.blocks - chunk) * kTileColumns;
     const float* gain = reinterpret_cast<const float*>(task.gain);
     for (u32 row = 0; row < rows; ++row) {
+      float squares = 0.0f;
       for (u32 at = block.thread; at < count; at += kThreads) {
         const u32 column = begin + at;
         float value = 0.0f;
         if (column < task.k) {
           value = task.prologue == kPrologueMergeSplits ? merged(row, column) : x(row, column);
-          if (task.prologue == kPrologueNorm) value *= gain[column];
+          if (task.prologue == kPrologueNorm) {
+            squares += value * value;
+            value *= gain[column];
+          }
+          if (task.prologue == kPrologueLayerNorm) {
+            value = (value - block.shared.shift[row]) * block.shared.scale[row] * gain[column];
+            if (task.shift != 0) value += reinterpret_cast<const float*>(task.shift)[column];
+          }
         }
         const u16 high = to_bf16(value);
         hi[row * stride + at] = high;
         lo[row * stride + at] = to_bf16(value - from_bf16(high));
+      }
+      if (task.prologue == kPrologueNorm && first_time) {
+        squares = warp_sum(squares);
+        float& sum = block.shared.squares[row][block.warp];
+        if (block.lane == 0) sum = chunk == 0 ? squares : sum + squares;
       }
     }
   }
@@ -194,11 +225,14 @@ struct GemvOp {
         for (int warp = 0; warp < kWarps; ++warp) value += from[warp * outputs];
         row = output % outputs / kTileRows;
         weight_row = task.row_begin + (first_tile + output / outputs) * kTileRows + output % kTileRows;
-        if (task.prologue == kPrologueNorm) value *= block.shared.scale[row];
+        if (task.prologue == kPrologueNorm) value *= norm_scale(row);
+        if (task.bias != 0 && weight_row < task.row_end) {
+          value += reinterpret_cast<const float*>(task.bias)[weight_row];
+        }
       }
       finish(row, weight_row, value, best, best_row);
     }
-    return block.meet();
+    return first_tile + kTileGroup >= cut.tiles || block.meet();  // before the next group's sums
   }
 
   // One output; rows of the weight at or past the end do nothing. Whole warps come here together.
@@ -212,18 +246,31 @@ struct GemvOp {
         break;
       case kEpilogueAddResidual: {
         const u32 at = row * task.out_stride + weight_row;
-        out[at] = reinterpret_cast<const float*>(task.residual)[at] + value;
+        out[at] = reinterpret_cast<const float*>(task.residual)[at] + value * task.scale;
         break;
       }
-      case kEpilogueSiluMul:
-        if (weight_row % 2 == 0) out[row * task.out_stride + weight_row / 2] = value / (1.0f + expf(-value)) * next;
+      case kEpilogueGatedMul:
+        if (weight_row % 2 == 0) out[row * task.out_stride + weight_row / 2] = activated(value) * next;
         break;
       default:
+        value *= task.scale;
+        if (task.softcap != 0.0f) value = task.softcap * tanhf(value / task.softcap);
         out[weight_row] = value;
         if (best_row < 0 || value > best || (value != value && best == best)) {
           best = value;
           best_row = static_cast<int>(weight_row);
         }
+    }
+  }
+
+  __device__ float activated(float x) const {
+    switch (task.activation) {
+      case kActivationGelu:
+        return 0.5f * x * (1.0f + erff(x * 0.70710678118654752f));
+      case kActivationGeluTanh:
+        return 0.5f * x * (1.0f + tanhf(0.79788456080286536f * (x + 0.044715f * x * x * x)));
+      default:
+        return x / (1.0f + expf(-x));
     }
   }
 

@@ -69,7 +69,7 @@ struct SampleOp {
       const u64 tile = (id / kTileRows * blocks + column / kTileColumns) * (kTileRows * kTileColumns);
       const u64 at =
           task.tiled ? tile + id % kTileRows * kTileColumns + column % kTileColumns : id * task.hidden + column;
-      hidden[column] = from_bf16(table[at]);
+      hidden[column] = from_bf16(table[at]) * task.scale;
     }
   }
 };

@@ -1,6 +1,7 @@
 // The kernel: one block a worker, one producer warp and the consumer warps of each, each running its queue of tasks.
 #pragma once
 
+#include "ops/add_norm.cuh"
 #include "ops/attention.cuh"
 #include "ops/gemv.cuh"
 #include "ops/sample.cuh"
@@ -9,19 +10,15 @@
 
 namespace amk {
 
-// Out of line, so that the registers of attention and of the matrix products are allotted apart.
-template <class Config>
-__device__ __noinline__ bool run_attention(Block<Config>& block, const AttentionTask& task) {
-  return AttentionOp<Config>(block, task).run();
-}
-
 template <class Config>
 __device__ bool run_task(Block<Config>& block, const TaskHead& head) {
   switch (head.opcode) {
     case kOpcodeGemv:
       return GemvOp<Config>(block, reinterpret_cast<const GemvTask&>(head)).run();
     case kOpcodeAttention:
-      return run_attention<Config>(block, reinterpret_cast<const AttentionTask&>(head));
+      return attend<Config>(block, reinterpret_cast<const AttentionTask&>(head));
+    case kOpcodeAddNorm:
+      return AddNormOp<Config>{block, reinterpret_cast<const AddNormTask&>(head)}.run();
     case kOpcodeSample:
       return SampleOp<Config>{block, reinterpret_cast<const SampleTask&>(head)}.run();
     default:

@@ -35,7 +35,9 @@ struct Shared {
   // Activations of the running task: staged rows of a GEMV, or q, scores and new rows of attention.
   alignas(128) char work[Config::kWorkBytes];
   float sums[kSums];
+  float squares[Config::kTokensMax][Config::kConsumerWarps];
   float scale[Config::kTokensMax];
+  float shift[Config::kTokensMax];
   float warp_value[Config::kConsumerWarps];
   int warp_index[Config::kConsumerWarps];
   u64 ring_full[Config::kStages];

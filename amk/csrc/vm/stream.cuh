@@ -70,11 +70,13 @@ struct PastPieces {
 
   // The same cut as amk/interpreter/semantics.py.
   __device__ PastPieces(const AttentionTask& task, u32 past) {
-    const u32 wanted = divide_up(past, 256);
+    const u32 first = past + 1 > task.window ? past + 1 - task.window : 0;
+    const u32 seen = past - first;
+    const u32 wanted = divide_up(seen, 256);
     const u32 active = wanted < 1 ? 1 : least(wanted, task.splits);
-    const u32 each = divide_up(past, active);
-    low = least(past, task.split * each);
-    high = least(past, (task.split + 1) * each);
+    const u32 each = divide_up(seen, active);
+    low = first + least(seen, task.split * each);
+    high = first + least(seen, (task.split + 1) * each);
   }
 };
 

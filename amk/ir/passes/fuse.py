@@ -7,8 +7,22 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from amk.ir.errors import NotFusableError
-from amk.ir.graph import Add, AnyOp, Attention, Embed, Graph, Linear, Logits, Op, RMSNorm, Rope, SiluMul
-from amk.ir.hops import AttentionHop, GemvHop, Hop, NormSpec, Program, SampleHop
+from amk.ir.graph import (
+    Add,
+    AnyOp,
+    Attention,
+    Embed,
+    GatedMul,
+    Graph,
+    HeadNorm,
+    LayerNorm,
+    Linear,
+    Logits,
+    Op,
+    RMSNorm,
+    Rope,
+)
+from amk.ir.hops import AddNormHop, AttentionHop, GemvHop, Hop, NormSpec, Part, Program, SampleHop, Stored
 from amk.ir.wellformed import check_graph
 
 OpT = TypeVar("OpT", bound=Op)
@@ -18,7 +32,8 @@ OpT = TypeVar("OpT", bound=Op)
 class Fuse:
     """Hops of a layer: [norm + QKV] [RoPE + attention] [O + residual] [norm + gate/up + SiLU*mul] [down + residual].
 
-    A norm is recomputed by every worker from the residual stream: cheaper than a hop of its own.
+    A norm before a matrix is recomputed by every worker from the residual stream: cheaper than a hop of its own. A norm
+    behind a block needs the whole row of its output, which no worker has: it is a hop with the residual, [norm + add].
     """
 
     def run(self, graph: Graph) -> Program:
@@ -62,7 +77,7 @@ class _Fuser:
             hidden=self.graph.hidden,
             vocab=self.graph.vocab,
             layers=self.graph.layers,
-            head_dim=self.graph.rope.head_dim,
+            rotary_dims=tuple(table.head_dim for table in self.graph.ropes),
             embedded=first.out,
             hops=tuple(hops),
         )
@@ -73,7 +88,7 @@ class _Fuser:
         for hop in hops:
             if hop.name in seen:
                 raise NotFusableError(op=hop.name, value=hop.name, why="the layer has such a hop already")
-            if isinstance(hop, GemvHop) and hop.layer < 0:
+            if isinstance(hop, GemvHop | AddNormHop) and hop.layer < 0:
                 raise NotFusableError(op=hop.name, value=hop.out, why="no attention stands before it")
             seen.add(hop.name)
         layers = [hop.layer for hop in hops if isinstance(hop, AttentionHop)]
@@ -86,15 +101,17 @@ class _Fuser:
         match op:
             case Attention():
                 return self.attention(op)
-            case SiluMul():
+            case GatedMul():
                 parts = [self.take(op.gate, Linear), self.take(op.up, Linear)]
-                hop = self.gemv(f"L{self.layer}.gate_up", parts, out=op.out, normed=True)
-                hops: list[Hop] = [replace(hop, arrange="interleave", epilogue="silu_mul")]
+                hop = self.gemv(f"L{self.layer}.gate_up", parts, out=op.out, stored="mlp")
+                hops: list[Hop] = [replace(hop, arrange="interleave", activation=op.activation)]
             case Add():
-                hops = [self.projection(op)]
+                hops = self.projection(op)
             case Logits():
-                hop = self.gemv("head", [Linear(out=op.out, x=op.x, weight=op.weight)], out=op.out, normed=True)
-                hops = [replace(hop, epilogue="argmax"), SampleHop(name="sample", table=embed.table, logits=op.out)]
+                head = Linear(out=op.out, x=op.x, weight=op.weight, bias=op.bias)
+                hop = self.gemv("head", [head], out=op.out, stored="logits")
+                sample = SampleHop(name="sample", table=embed.table, logits=op.out, scale=embed.scale)
+                hops = [replace(hop, scale=op.scale, softcap=op.softcap), sample]
             case Embed():
                 if op is not embed:
                     raise _unfusable(op, "a graph has one Embed")
@@ -106,15 +123,17 @@ class _Fuser:
 
     def attention(self, op: Attention) -> list[Hop]:
         self.layer = op.layer
-        q, k = self.take(op.q, Rope), self.take(op.k, Rope)
-        for heads, rope in ((op.heads, q), (op.kv_heads, k)):
-            if (rope.heads, rope.head_dim) != (heads, op.head_dim):
-                raise _unfusable(rope, "its heads are not those of the attention it feeds")
         if op.heads % op.kv_heads:
             raise _unfusable(op, f"{op.heads} heads do not share {op.kv_heads} KV heads evenly")
-        parts = [self.take(q.x, Linear), self.take(k.x, Linear), self.take(op.v, Linear)]
-        qkv = self.gemv(f"L{op.layer}.qkv", parts, out=f"L{op.layer}.qkv", normed=True)
+        q, q_norm, q_rope = self.heads(op, op.q, op.heads)
+        k, k_norm, k_rope = self.heads(op, op.k, op.kv_heads)
+        if q_rope != k_rope:
+            raise _unfusable(op, "queries and keys are not rotated alike")
+        if (q_norm is None) != (k_norm is None):
+            raise _unfusable(op, "one of queries and keys is normed")
+        qkv = self.gemv(f"L{op.layer}.qkv", [q, k, self.take(op.v, Linear)], out=f"L{op.layer}.qkv", stored="qkv")
         self.consumed.add(op.out)
+        rope, rotary_dim = q_rope
         attention = AttentionHop(
             name=f"L{op.layer}.attention",
             layer=op.layer,
@@ -124,45 +143,99 @@ class _Fuser:
             kv_heads=op.kv_heads,
             head_dim=op.head_dim,
             scale=op.scale,
+            rope=rope,
+            rotary_dim=rotary_dim,
+            window=op.window,
+            softcap=op.softcap,
+            q_norm=q_norm,
+            k_norm=k_norm,
         )
         return [qkv, attention]
 
-    def projection(self, op: Add) -> GemvHop:
-        """A Linear added to the residual stream, whichever side of the Add it stands on."""
+    def heads(
+        self, attention: Attention, value: str, count: int
+    ) -> tuple[Linear, HeadNorm | None, tuple[int | None, int]]:
+        """The matrix, the norm and the rotation (table, elements) of queries or keys."""
+        rotation: tuple[int | None, int] = (None, 0)
+        norm = None
+        if isinstance(self.maker[value], Rope):
+            rope = self.take(value, Rope)
+            self.check_heads(rope, attention, count)
+            rotary_dim = rope.rotary_dim or rope.head_dim
+            if not 0 <= rope.table < len(self.graph.ropes) or self.graph.ropes[rope.table].head_dim != rotary_dim:
+                raise _unfusable(rope, f"there is no rotary table {rope.table} of {rotary_dim} elements")
+            rotation, value = (rope.table, rotary_dim), rope.x
+        if isinstance(self.maker[value], HeadNorm):
+            norm = self.take(value, HeadNorm)
+            self.check_heads(norm, attention, count)
+            value = norm.x
+        return self.take(value, Linear), norm, rotation
+
+    def check_heads(self, op: Rope | HeadNorm, attention: Attention, count: int) -> None:
+        if (op.heads, op.head_dim) != (count, attention.head_dim):
+            raise _unfusable(op, "its heads are not those of the attention it feeds")
+
+    def projection(self, op: Add) -> list[Hop]:
+        """A block's Linear added to the residual stream, at once or behind a norm, whichever side it stands on."""
         sides = [(op.a, op.b), (op.b, op.a)]
-        found = next((pair for pair in sides if isinstance(self.maker.get(pair[1]), Linear)), None)
+        found = next((pair for pair in sides if isinstance(self.behind_norm(pair[1]), Linear)), None)
         if found is None:
             raise _unfusable(op, "neither side is a Linear")
         residual, value = found
-        linear = self.take(value, Linear)
+        if op.scale != 1.0 and value != op.b:
+            raise _unfusable(op, "the residual stream is scaled, not what is added to it")
+        norm = self.take(value, RMSNorm) if isinstance(self.maker[value], RMSNorm) else None
+        linear = self.take(norm.x if norm else value, Linear)
         part = "o" if isinstance(self.maker.get(linear.x), Attention) else "down"
-        hop = self.gemv(f"L{self.layer}.{part}", [linear], out=op.out, normed=False)
-        return replace(hop, epilogue="add_residual", residual=residual)
+        name = f"L{self.layer}.{part}"
+        if norm is None:
+            hop = self.gemv(name, [linear], out=op.out, stored="hidden")
+            return [replace(hop, residual=residual, scale=op.scale)]
+        branch = self.gemv(name, [linear], out=linear.out, stored="branch")
+        add = AddNormHop(
+            name=f"{name}_norm",
+            layer=self.layer,
+            x=branch.out,
+            norm=norm_spec(norm),
+            residual=residual,
+            out=op.out,
+            scale=op.scale,
+        )
+        return [branch, add]
 
-    def gemv(self, name: str, parts: list[Linear], *, out: str, normed: bool) -> GemvHop:
-        """A hop of the matrices ``parts`` stacked, with the RMSNorm before them taken in."""
-        if len({part.x for part in parts}) != 1:
-            raise _unfusable(parts[0], "the projections of one hop have different inputs")
-        source = self.maker[parts[0].x]
-        if normed != isinstance(source, RMSNorm):
-            raise _unfusable(parts[0], "no norm stands before it" if normed else "a norm stands before it")
+    def behind_norm(self, value: str) -> AnyOp | None:
+        """What makes a value, or what makes the value that its norm is of."""
+        op = self.maker.get(value)
+        return self.maker.get(op.x) if isinstance(op, RMSNorm) else op
+
+    def gemv(self, name: str, linears: list[Linear], *, out: str, stored: Stored) -> GemvHop:
+        """A hop of matrices stacked, with the norm before them taken in, if there is one."""
+        if len({linear.x for linear in linears}) != 1:
+            raise _unfusable(linears[0], "the projections of one hop have different inputs")
+        if len({linear.bias is None for linear in linears}) != 1:
+            raise _unfusable(linears[0], "some of the projections of one hop have a bias")
+        source = self.maker[linears[0].x]
         norm = None
-        if isinstance(source, RMSNorm):
-            norm = NormSpec(gain=source.gain, eps=source.eps)
+        if isinstance(source, RMSNorm | LayerNorm):
+            if stored in ("hidden", "branch"):
+                raise _unfusable(linears[0], "a norm stands before it")
+            norm = norm_spec(source)
             self.consumed.add(source.out)
-        shapes = [self.graph.tensor(part.weight).shape for part in parts]
         return GemvHop(
             name=name,
             layer=self.graph.layers if name == "head" else self.layer,
-            x=source.x if isinstance(source, RMSNorm) else parts[0].x,
+            x=source.x if isinstance(source, RMSNorm | LayerNorm) else linears[0].x,
             norm=norm,
-            weights=tuple(part.weight for part in parts),
-            arrange="stack",
-            rows=sum(shape[0] for shape in shapes),
-            k=shapes[0][1],
-            epilogue="store",
+            parts=tuple(self.part(linear) for linear in linears),
+            k=self.graph.tensor(linears[0].weight).shape[1],
             out=out,
+            stored=stored,
         )
+
+    def part(self, linear: Linear) -> Part:
+        every = (0, self.graph.tensor(linear.weight).shape[0])
+        rows = linear.rows or every
+        return Part(weight=linear.weight, rows=rows, whole=rows == every, bias=linear.bias)
 
     def take(self, value: str, kind: type[OpT]) -> OpT:
         """The op that makes ``value``; it must be of ``kind`` and serve this hop alone."""
@@ -175,9 +248,16 @@ class _Fuser:
         return op
 
 
+def norm_spec(norm: RMSNorm | LayerNorm) -> NormSpec:
+    """A norm of the graph as a hop takes it in."""
+    if isinstance(norm, LayerNorm):
+        return NormSpec(gain=norm.gain, eps=norm.eps, centred=True, bias=norm.bias)
+    return NormSpec(gain=norm.gain, eps=norm.eps, plus=float(norm.plus_one))
+
+
 def check_reads(embedded: str, hops: list[Hop]) -> None:
     """Each hop reads values that still stand: the residual stream and each activation are kept once, the newest."""
-    held = {"add_residual": embedded}
+    held = {"hidden": embedded}
     for hop in hops:
         if isinstance(hop, SampleHop):
             continue
@@ -186,7 +266,13 @@ def check_reads(embedded: str, hops: list[Hop]) -> None:
             if value not in held.values():
                 why = f"it reads {value!r}, which no hop stores or a later value has replaced"
                 raise NotFusableError(op=hop.name, value=hop.out, why=why)
-        held["attention" if isinstance(hop, AttentionHop) else hop.epilogue] = hop.out
+        match hop:
+            case AttentionHop():
+                held["attention"] = hop.out
+            case AddNormHop():
+                held["hidden"] = hop.out
+            case GemvHop():
+                held[hop.stored] = hop.out
 
 
 def inputs(op: AnyOp) -> tuple[str, ...]:
@@ -194,13 +280,13 @@ def inputs(op: AnyOp) -> tuple[str, ...]:
     match op:
         case Embed():
             return ()
-        case RMSNorm(x=x) | Linear(x=x) | Rope(x=x) | Logits(x=x):
+        case RMSNorm(x=x) | LayerNorm(x=x) | HeadNorm(x=x) | Linear(x=x) | Rope(x=x) | Logits(x=x):
             return (x,)
         case Attention(q=q, k=k, v=v):
             return (q, k, v)
         case Add(a=a, b=b):
             return (a, b)
-        case SiluMul(gate=gate, up=up):
+        case GatedMul(gate=gate, up=up):
             return (gate, up)
 
 

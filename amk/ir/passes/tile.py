@@ -8,20 +8,24 @@ from typing import Literal
 
 from amk.errors import BadOptionError
 from amk.ir.buffers import Buffer, Dtype, Kind, Operand, RopeSource, Source
-from amk.ir.hops import AttentionHop, GemvHop, Hop, Program, SampleHop
-from amk.ir.layout import TILE_ROWS
+from amk.ir.graph import HeadNorm as GraphHeadNorm
+from amk.ir.hops import AddNormHop, AttentionHop, GemvHop, Hop, NormSpec, Program, SampleHop
+from amk.ir.layout import TILE_COLUMNS, TILE_ROWS
 from amk.ir.tasks import (
+    AddNorm,
     AddResidual,
     AnyKind,
     Argmax,
     Attention,
     Epilogue,
+    GatedMul,
     Gemv,
+    HeadNorm,
+    LayerNorm,
     MergeSplits,
     Norm,
     Prologue,
     Sample,
-    SiluMul,
     Store,
 )
 from amk.target import Target
@@ -99,6 +103,11 @@ def pieces(rows: int, workers: int, *, tile_rows: int = TILE_ROWS) -> list[tuple
     return list(pairwise(cuts))
 
 
+def _rope(table: int) -> str:
+    """The buffer of a rotary table."""
+    return f"rope{table or ''}"
+
+
 class _Tiler:
     def __init__(self, options: Tile, program: Program, target: Target) -> None:
         self.options = options
@@ -107,9 +116,14 @@ class _Tiler:
         self.buffers: dict[str, Buffer] = {}
         # The residual stream lives in one buffer, updated in place; each update is a version of the step. The first
         # value is the last step's final version: the embedding that its sampler wrote.
-        stream = [hop.out for hop in program.hops if isinstance(hop, GemvHop) and hop.epilogue == "add_residual"]
+        stream = [
+            hop.out
+            for hop in program.hops
+            if isinstance(hop, AddNormHop) or (isinstance(hop, GemvHop) and hop.stored == "hidden")
+        ]
         self.residual = {value: Operand(buffer="hidden", version=v) for v, value in enumerate(stream)}
         self.residual[program.embedded] = Operand(buffer="hidden", version=len(stream), lag=1)
+        self.branches = [hop.x for hop in program.hops if isinstance(hop, AddNormHop)]
         self.stored: dict[str, Operand] = {}
         self.merges: dict[str, MergeSplits] = {}
 
@@ -128,7 +142,8 @@ class _Tiler:
     def tiled(self) -> Tiled:
         t, context = self.options.tokens_per_pass, self.options.max_context
         self.add("hidden", "state", "f32", t, self.program.hidden, versions=len(self.residual))
-        self.add("rope", "const", "f32", context, 2, self.program.head_dim // 2, source=RopeSource())
+        for table, rotary_dim in enumerate(self.program.rotary_dims):
+            self.add(_rope(table), "const", "f32", context, 2, rotary_dim // 2, source=RopeSource(table=table))
         self.add("prompt", "input", "i32", context)
         self.add("prompt_length", "input", "i32", 1)
         self.add("eos", "input", "i32", EOS_SLOTS)
@@ -143,17 +158,15 @@ class _Tiler:
                 return self.gemv(hop)
             case AttentionHop():
                 return self.attention(hop)
+            case AddNormHop():
+                return self.add_norm(hop)
             case SampleHop():
                 return self.sample(hop)
 
     def gemv(self, hop: GemvHop) -> tuple[AnyKind, ...]:
         weight = self.weight(hop)
-        prologue: Prologue | None = None
-        if hop.norm:
-            self.add(hop.norm.gain, "const", "f32", hop.k, source=Source(tensors=(hop.norm.gain,)))
-            prologue = Norm(gain=hop.norm.gain, eps=hop.norm.eps)
-        x = self.operand(hop.x)
-        prologue = prologue or self.merges.get(hop.x)
+        prologue = self.norm(hop.norm, hop.k) if hop.norm else self.merges.get(hop.x)
+        x, bias = self.operand(hop.x), self.bias(hop)
         cuts = pieces(hop.rows, self.target.workers)
         return tuple(
             Gemv(
@@ -163,22 +176,48 @@ class _Tiler:
                 rows=rows,
                 prologue=prologue,
                 epilogue=self.epilogue(hop, slot=slot, slots=len(cuts)),
-                x_rows="last" if hop.epilogue == "argmax" else "all",
+                x_rows="last" if hop.stored == "logits" else "all",
+                bias=bias,
             )
             for slot, rows in enumerate(cuts)
         )
 
+    def norm(self, norm: NormSpec, width: int) -> Prologue:
+        gain = self.vector(norm.gain, width, plus=norm.plus)
+        if not norm.centred:
+            return Norm(gain=gain, eps=norm.eps)
+        return LayerNorm(gain=gain, eps=norm.eps, bias=None if norm.bias is None else self.vector(norm.bias, width))
+
+    def vector(self, tensor: str, width: int, *, plus: float = 0.0) -> str:
+        """A gain or bias of the checkpoint, in float32."""
+        self.add(tensor, "const", "f32", width, source=Source(tensors=(tensor,), plus=plus))
+        return tensor
+
+    def bias(self, hop: GemvHop) -> str | None:
+        """The biases of the hop's matrix, arranged as its rows are."""
+        tensors = tuple(part.bias for part in hop.parts if part.bias is not None)
+        if not tensors:
+            return None
+        if len(tensors) == 1:
+            return self.vector(tensors[0], hop.rows)
+        name = f"{hop.name}.bias"
+        source = Source(tensors=tensors, arrange=hop.arrange, rows=self.cut(hop))
+        self.add(name, "const", "f32", hop.rows, source=source)
+        return name
+
     def epilogue(self, hop: GemvHop, *, slot: int, slots: int) -> Epilogue:
         t = self.options.tokens_per_pass
-        match hop.epilogue:
-            case "store":
+        match hop.stored:
+            case "qkv":
                 return Store(out=self.activation("qkv", hop, t, hop.rows))
-            case "silu_mul":
-                return SiluMul(out=self.activation("mlp", hop, t, hop.rows // 2))
-            case "add_residual":
+            case "branch":
+                return Store(out=self.branch(hop, t))
+            case "mlp":
+                return GatedMul(out=self.activation("mlp", hop, t, hop.rows // 2), activation=hop.activation)
+            case "hidden":
                 assert hop.residual is not None
-                return AddResidual(residual=self.residual[hop.residual], out=self.residual[hop.out])
-            case "argmax":
+                return AddResidual(residual=self.residual[hop.residual], out=self.residual[hop.out], scale=hop.scale)
+            case "logits":
                 self.add("logits", "output", "f32", hop.rows)
                 self.add("best_value", "activation", "f32", slots)
                 self.add("best_index", "activation", "i32", slots)
@@ -188,7 +227,32 @@ class _Tiler:
                     index=Operand(buffer="best_index"),
                     slot=slot,
                     prompt_length="prompt_length",
+                    scale=hop.scale,
+                    softcap=hop.softcap,
                 )
+
+    def branch(self, hop: GemvHop, rows: int) -> Operand:
+        """Where a block's output is kept until it is normed: two blocks a layer, each a version."""
+        self.add("branch", "activation", "f32", rows, hop.rows, versions=len(self.branches))
+        self.stored[hop.out] = Operand(buffer="branch", version=self.branches.index(hop.out))
+        return self.stored[hop.out]
+
+    def add_norm(self, hop: AddNormHop) -> tuple[AnyKind, ...]:
+        width = self.program.hidden
+        gain = self.vector(hop.norm.gain, width, plus=hop.norm.plus)
+        return tuple(
+            AddNorm(
+                x=self.operand(hop.x),
+                k=width,
+                gain=gain,
+                eps=hop.norm.eps,
+                residual=self.residual[hop.residual],
+                out=self.residual[hop.out],
+                columns=columns,
+                scale=hop.scale,
+            )
+            for columns in pieces(width, self.target.workers, tile_rows=TILE_COLUMNS)
+        )
 
     def attention(self, hop: AttentionHop) -> tuple[AnyKind, ...]:
         t, width = self.options.tokens_per_pass, hop.heads * hop.head_dim
@@ -198,6 +262,7 @@ class _Tiler:
             self.add("attn_stats", "activation", "f32", splits, t, hop.heads, 2, versions=self.program.layers)
             stats = Operand(buffer="attn_stats", version=hop.layer)
             self.merges[hop.out] = MergeSplits(stats=stats, splits=splits, heads=hop.heads)
+        q_norm, k_norm = self.head_norm(hop.q_norm), self.head_norm(hop.k_norm)
         cache = {name: f"L{hop.layer}.{name}_cache" for name in ("k", "v")}
         for name in cache.values():
             self.add(name, "kv", self.options.kv_dtype, hop.kv_heads, self.options.max_context, hop.head_dim)
@@ -206,7 +271,8 @@ class _Tiler:
                 qkv=self.operand(hop.qkv),
                 k_cache=cache["k"],
                 v_cache=cache["v"],
-                rope="rope",
+                rope=None if hop.rope is None else _rope(hop.rope),
+                rotary_dim=hop.rotary_dim,
                 out=out,
                 stats=stats,
                 kv_head=kv_head,
@@ -216,10 +282,21 @@ class _Tiler:
                 kv_heads=hop.kv_heads,
                 head_dim=hop.head_dim,
                 scale=hop.scale,
+                window=hop.window,
+                softcap=hop.softcap,
+                q_norm=q_norm,
+                k_norm=k_norm,
             )
             for kv_head in range(hop.kv_heads)
             for split in range(splits)
         )
+
+    def head_norm(self, norm: GraphHeadNorm | None) -> HeadNorm | None:
+        if norm is None:
+            return None
+        width = norm.head_dim if norm.over == "head" else norm.heads * norm.head_dim
+        gain = self.vector(norm.gain, width, plus=float(norm.plus_one))
+        return HeadNorm(gain=gain, eps=norm.eps, over=norm.over)
 
     def sample(self, hop: SampleHop) -> tuple[AnyKind, ...]:
         if hop.table not in self.buffers:
@@ -238,17 +315,23 @@ class _Tiler:
             token=Operand(buffer="token"),
             stop=Operand(buffer="stop"),
             next_hidden=Operand(buffer=first.buffer, version=first.version),
+            scale=hop.scale,
         )
         return (kind,)
 
     def weight(self, hop: GemvHop) -> str:
         """The buffer of the hop's matrix; one tensor keeps its own name, so that a tied table is stored once."""
-        name = hop.weights[0] if len(hop.weights) == 1 else f"{hop.name}.weight"
-        source = Source(tensors=hop.weights, arrange=hop.arrange)
+        tensors = tuple(part.weight for part in hop.parts)
+        name = tensors[0] if len(tensors) == 1 else f"{hop.name}.weight"
+        source = Source(tensors=tensors, arrange=hop.arrange, rows=self.cut(hop))
         self.buffers[name] = Buffer(
             id=name, kind="weight", dtype="bf16", shape=(hop.rows, hop.k), layout="gemv8x32", source=source
         )
         return name
+
+    def cut(self, hop: GemvHop) -> tuple[tuple[int, int], ...]:
+        """The rows of each tensor that the hop takes; empty if it takes them all."""
+        return () if all(part.whole for part in hop.parts) else tuple(part.rows for part in hop.parts)
 
     def operand(self, value: str) -> Operand:
         """Where a graph value is read."""

@@ -9,8 +9,8 @@ from msgspec.structs import replace
 
 from amk.errors import EXIT_UNSUPPORTED
 from amk.ir.errors import MalformedGraphError, NotFusableError
-from amk.ir.graph import Add, AnyOp, Graph, Linear, RMSNorm, Rope, SiluMul, WeightTensor
-from amk.ir.hops import AttentionHop, GemvHop, NormSpec, SampleHop
+from amk.ir.graph import Add, AnyOp, GatedMul, Graph, HeadNorm, Linear, RMSNorm, Rope, WeightTensor
+from amk.ir.hops import AddNormHop, AttentionHop, GemvHop, NormSpec, Part, SampleHop
 from amk.ir.passes.fuse import Fuse
 from tests.builders import EMBEDDING, EPS, HEAD, llama_graph
 
@@ -27,10 +27,10 @@ def with_op(out: str, **fields: object) -> Graph:
     return changed(lambda op: replace(op, **fields) if op.out == out else op)
 
 
-def with_ops(after: str, *ops: AnyOp, tensors: tuple[WeightTensor, ...] = ()) -> Graph:
-    """GRAPH with more ops behind the one that makes ``after``."""
-    place = next(n for n, op in enumerate(GRAPH.ops) if op.out == after) + 1
-    return replace(GRAPH, ops=(*GRAPH.ops[:place], *ops, *GRAPH.ops[place:]), tensors=GRAPH.tensors + tensors)
+def with_ops(after: str, *ops: AnyOp, graph: Graph = GRAPH) -> Graph:
+    """``graph`` with more ops behind the one that makes ``after``."""
+    place = next(n for n, op in enumerate(graph.ops) if op.out == after) + 1
+    return replace(graph, ops=(*graph.ops[:place], *ops, *graph.ops[place:]))
 
 
 def test_a_layer_is_five_hops_and_the_head_two() -> None:
@@ -41,38 +41,48 @@ def test_a_layer_is_five_hops_and_the_head_two() -> None:
 
 def test_the_program_carries_the_models_shape() -> None:
     program = Fuse().run(GRAPH)
-    assert (program.hidden, program.vocab, program.layers, program.head_dim) == (64, 97, 2, 16)
+    assert (program.hidden, program.vocab, program.layers, program.rotary_dims) == (64, 97, 2, (16,))
     assert program.embedded == "h0"
 
 
 def test_the_hops_of_a_layer() -> None:
     qkv, attention, o, gate_up, down = Fuse().run(GRAPH).hops[5:10]
     prefix = "model.layers.1."
+
+    def part(name: str, rows: int, *, block: str = "self_attn") -> Part:
+        return Part(weight=f"{prefix}{block}.{name}.weight", rows=(0, rows), whole=True)
+
     assert qkv == GemvHop(
         name="L1.qkv",
         layer=1,
         x="h1",
         norm=NormSpec(gain=f"{prefix}input_layernorm.weight", eps=EPS),
-        weights=tuple(f"{prefix}self_attn.{part}_proj.weight" for part in "qkv"),
-        arrange="stack",
-        rows=(4 + 2 + 2) * 16,
+        parts=(part("q_proj", 64), part("k_proj", 32), part("v_proj", 32)),
         k=64,
-        epilogue="store",
+        stored="qkv",
         out="L1.qkv",
     )
+    assert qkv.rows == (4 + 2 + 2) * 16
     assert attention == AttentionHop(
-        name="L1.attention", layer=1, qkv="L1.qkv", out="a1", heads=4, kv_heads=2, head_dim=16, scale=0.25
+        name="L1.attention",
+        layer=1,
+        qkv="L1.qkv",
+        out="a1",
+        heads=4,
+        kv_heads=2,
+        head_dim=16,
+        scale=0.25,
+        rope=0,
+        rotary_dim=16,
     )
     assert o == GemvHop(
         name="L1.o",
         layer=1,
         x="a1",
         norm=None,
-        weights=(f"{prefix}self_attn.o_proj.weight",),
-        arrange="stack",
-        rows=64,
+        parts=(part("o_proj", 64),),
         k=64,
-        epilogue="add_residual",
+        stored="hidden",
         out="h1m",
         residual="h1",
     )
@@ -81,11 +91,10 @@ def test_the_hops_of_a_layer() -> None:
         layer=1,
         x="h1m",
         norm=NormSpec(gain=f"{prefix}post_attention_layernorm.weight", eps=EPS),
-        weights=(f"{prefix}mlp.gate_proj.weight", f"{prefix}mlp.up_proj.weight"),
+        parts=(part("gate_proj", 96, block="mlp"), part("up_proj", 96, block="mlp")),
         arrange="interleave",
-        rows=2 * 96,
         k=64,
-        epilogue="silu_mul",
+        stored="mlp",
         out="s1",
     )
     assert isinstance(down, GemvHop)
@@ -96,9 +105,9 @@ def test_the_hops_of_a_layer() -> None:
 def test_the_head(tied: bool) -> None:
     head, sample = Fuse().run(llama_graph(tied=tied)).hops[-2:]
     assert isinstance(head, GemvHop)
-    assert head.weights == ((EMBEDDING if tied else HEAD),)
+    assert [part.weight for part in head.parts] == [EMBEDDING if tied else HEAD]
     assert head.norm == NormSpec(gain="model.norm.weight", eps=EPS)
-    assert (head.rows, head.k, head.epilogue, head.x) == (97, 64, "argmax", "h2")
+    assert (head.rows, head.k, head.stored, head.x) == (97, 64, "logits", "h2")
     assert sample == SampleHop(name="sample", table=EMBEDDING, logits="logits")
 
 
@@ -139,6 +148,69 @@ def mlp_first() -> Graph:
     return replace(GRAPH, ops=tuple(replace(op, **moved.get(op.out, {})) for op in ops))
 
 
+AGAIN = RMSNorm(out="pp0", x="po0", gain="model.norm.weight", eps=EPS)
+
+
+def without(value: str) -> Graph:
+    """GRAPH without the Rope that makes ``value``: its reader reads what it read."""
+    gone = next(op for op in GRAPH.ops if op.out == value)
+    assert isinstance(gone, Rope)
+    rest = replace(GRAPH, ops=tuple(op for op in GRAPH.ops if op is not gone))
+    return changed(lambda op: replace(op, q=gone.x) if op.out == "a0" else op, rest)
+
+
+def with_head_norms(which: str, *, over: str = "head") -> Graph:
+    """Layer 0 of GRAPH with norms of its queries and keys."""
+    graph = GRAPH
+    for name, heads in (("q", 4), ("k", 2)):
+        if name in which:
+            width = 16 if over == "head" else heads * 16
+            gain = WeightTensor(name=f"{name}_gain", shape=(width,))
+            norm = HeadNorm(out=f"{name}n0", x=f"{name}0", gain=gain.name, eps=EPS, heads=heads, head_dim=16, over=over)
+            graph = replace(with_ops(f"{name}0", norm, graph=graph), tensors=(*graph.tensors, gain))
+            graph = changed(lambda op, name=name: replace(op, x=f"{name}n0") if op.out == f"{name}r0" else op, graph)
+    return graph
+
+
+def with_biases(*values: str) -> Graph:
+    """GRAPH with a bias on each of these Linears."""
+    graph = GRAPH
+    for value in values:
+        linear = next(op for op in GRAPH.ops if op.out == value)
+        assert isinstance(linear, Linear)
+        bias = WeightTensor(name=f"{value}.bias", shape=(GRAPH.tensor(linear.weight).shape[0],))
+        graph = replace(graph, tensors=(*graph.tensors, bias))
+        graph = changed(lambda op, value=value: replace(op, bias=f"{value}.bias") if op.out == value else op, graph)
+    return graph
+
+
+def test_a_norm_behind_a_block_is_a_hop_with_the_residual() -> None:
+    branch, add = Fuse().run(post_norm()).hops[2:4]
+    assert isinstance(branch, GemvHop)
+    assert (branch.name, branch.stored, branch.residual) == ("L0.o", "branch", None)
+    assert add == AddNormHop(
+        name="L0.o_norm",
+        layer=0,
+        x="o0",
+        norm=NormSpec(gain="model.norm.weight", eps=EPS),
+        residual="h0",
+        out="h0m",
+    )
+
+
+def test_norms_of_queries_and_keys_biases_and_windows_reach_the_hops() -> None:
+    qkv, attention = Fuse().run(with_head_norms("qk", over="row")).hops[:2]
+    assert isinstance(qkv, GemvHop)
+    assert isinstance(attention, AttentionHop)
+    assert (attention.q_norm and attention.q_norm.gain, attention.k_norm and attention.k_norm.over) == ("q_gain", "row")
+    biased = Fuse().run(with_biases("q0", "k0", "v0")).hops[0]
+    assert isinstance(biased, GemvHop)
+    assert [part.bias for part in biased.parts] == ["q0.bias", "k0.bias", "v0.bias"]
+    windowed = Fuse().run(with_op("a0", window=7, softcap=3.0)).hops[1]
+    assert isinstance(windowed, AttentionHop)
+    assert (windowed.window, windowed.softcap) == (7, 3.0)
+
+
 REFUSED = {
     "an op that nothing reads": (
         with_ops("n0", Linear(out="extra", x="n0", weight="model.layers.0.self_attn.q_proj.weight")),
@@ -154,8 +226,8 @@ REFUSED = {
     "q without its norm": (with_op("q0", x="h0"), "'q0'", "different inputs"),
     "gate and up without a norm": (
         changed(lambda op: replace(op, x="h0m") if op.out in {"g0", "u0"} else op),
-        "'g0'",
-        "no norm stands before it",
+        "RMSNorm (value 'm0')",
+        "no hop takes it",
     ),
     "a norm before o": (
         changed(
@@ -165,17 +237,26 @@ REFUSED = {
         "'o0'",
         "a norm stands before it",
     ),
-    "a norm behind o": (post_norm(), "'h0m'", "neither side is a Linear"),
-    "logits without a norm": (with_op("logits", x="h2"), "'logits'", "no norm stands before it"),
+    "a norm behind a norm behind o": (
+        changed(lambda op: replace(op, b="pp0") if op.out == "h0m" else op, with_ops("po0", AGAIN, graph=post_norm())),
+        "'h0m'",
+        "neither side is a Linear",
+    ),
+    "logits without a norm": (with_op("logits", x="h2"), "RMSNorm (value 'final')", "no hop takes it"),
     "a residual that is no Linear": (with_op("h0m", b="h0"), "'h0m'", "neither side is a Linear"),
     "two Linears added": (with_op("h1", a="o0"), "'o0'", "more than one op reads it"),
-    "no rotary embedding": (with_op("a0", q="q0"), "'q0'", "Rope is expected here"),
+    "queries that do not turn": (without("qr0"), "'a0'", "not rotated alike"),
+    "another rotary table": (with_op("kr0", table=1), "'kr0'", "there is no rotary table 1 of 16 elements"),
+    "some elements of the keys": (with_op("kr0", rotary_dim=8), "'kr0'", "there is no rotary table 0 of 8 elements"),
+    "a norm of queries alone": (with_head_norms("q"), "'a0'", "one of queries and keys is normed"),
+    "some biases": (with_biases("q0"), "'q0'", "some of the projections of one hop have a bias"),
+    "a residual that is scaled": (with_op("h0m", a="o0", b="h0", scale=0.5), "'h0m'", "the residual stream is scaled"),
     "a rotary embedding on v": (rope_on_v(), "'vr0'", "Linear is expected here"),
     "heads of another size": (with_op("kr0", heads=4, head_dim=8), "'kr0'", "heads are not those of the attention"),
     "a product of stored values": (
         changed(
             lambda op: replace(op, x="x0") if op.out == "d0" else op,
-            with_ops("s0", SiluMul(out="x0", gate="s0", up="s0")),
+            with_ops("s0", GatedMul(out="x0", gate="s0", up="s0")),
         ),
         "'s0'",
         "Linear is expected here",
@@ -211,7 +292,7 @@ MALFORMED = {
     "a value defined twice": (replace(GRAPH, ops=(GRAPH.ops[0], *GRAPH.ops)), "Embed 'h0'", "defined already"),
     "heads of another count": (with_op("qr0", heads=2), "Rope 'qr0'", "the width of 'q0' is 64, not 32"),
     "a key for a query": (with_op("a0", q="kr0"), "Attention 'a0'", "the width of 'kr0' is 32, not 64"),
-    "a gate of another width": (with_op("s0", gate="m0"), "SiluMul 's0'", "the width of 'u0' is 96, not 64"),
+    "a gate of another width": (with_op("s0", gate="m0"), "GatedMul 's0'", "the width of 'u0' is 96, not 64"),
     "a gain of another length": (
         with_op("n0", gain="model.layers.0.self_attn.q_proj.weight"),
         "RMSNorm 'n0'",

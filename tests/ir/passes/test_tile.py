@@ -13,7 +13,7 @@ from amk.ir.buffers import Operand, Source
 from amk.ir.graph import Graph
 from amk.ir.passes.fuse import Fuse
 from amk.ir.passes.tile import EOS_SLOTS, Tile, Tiled, pieces
-from amk.ir.tasks import AddResidual, Argmax, Attention, Gemv, MergeSplits, Norm, Sample, SiluMul, Store
+from amk.ir.tasks import AddResidual, Argmax, Attention, GatedMul, Gemv, MergeSplits, Norm, Sample, Store
 from tests.builders import EMBEDDING, cpu_target, llama_graph
 
 rows_and_workers = st.tuples(st.integers(1, 40_000), st.integers(1, 200))
@@ -127,7 +127,7 @@ def test_prologues_and_epilogues_of_a_layer() -> None:
     tiled = tile(llama_graph(), workers=3)
     for name, prologue, epilogue in (
         ("L0.qkv", Norm, Store),
-        ("L0.gate_up", Norm, SiluMul),
+        ("L0.gate_up", Norm, GatedMul),
         ("L0.o", type(None), AddResidual),
         ("L0.down", type(None), AddResidual),
         ("head", Norm, Argmax),
