@@ -17,6 +17,7 @@ PACKAGE: Final = ROOM.parent
 READ: Final = (
     "ir/__init__.py",
     "ir/accesses.py",
+    "ir/activation.py",
     "ir/attention.py",
     "ir/buffers.py",
     "ir/gemv.py",

@@ -53,8 +53,8 @@ def layouts(found: Accesses, reach: Domain) -> Iterator[Words]:
     done: set[bytes] = set()
     for p, m in points(found.table, reach):
         low, high = found.table.at(p, m)
-        writes = found.write_boxes
-        grid = Grid(low[writes], high[writes], found.buffer.shape)
+        # Cut by reads too: whether somebody reads a version is asked of each word.
+        grid = Grid(low, high, found.buffer.shape)
         begin, end = grid.ranges(low, high)
         repeats = reach.reaches(m, 1)
         shape = begin.tobytes() + end.tobytes() + bytes([repeats])

@@ -192,25 +192,33 @@ def tagged(rng: random.Random) -> AccessModel:
         Buffer(id="q", kind="state", dtype="f32", shape=(2,), versions=versions, tagged=True),
         Buffer(id="x", kind="state", dtype="f32", shape=(1,)),
     )
-    places = [("p", 0, 0)] + [("q", word, g) for word in range(2) for g in range(versions)]
+    places = [("p", (0, 1), 0)]
+    for g in range(versions):
+        cuts = [(0, 2)] if rng.random() < 0.35 else [(0, 1), (1, 2)]  # whole, and perhaps read in part
+        places += [("q", cut, g) for cut in cuts]
     names = [f"w{w}t{i}" for w in range(workers) for i in range(rng.choice([1, 2]) if workers == 2 else 1)]
-    owner = {place: rng.choice(names) for place in places if rng.random() < 0.9}
+    tidy = rng.random() < 0.6  # steps are joined, every word is written, and tasks read what earlier ones wrote
+    owner = {place: rng.choice(names) for place in places if tidy or rng.random() < 0.9}
     queues: list[list[Node]] = [[] for _ in range(workers)]
     plain = rng.choice(names)
     for name in names:
         mine = [place for place, who in owner.items() if who == name]
         reads = [
-            read(buffer, (word, word + 1), version=g, lag=rng.choice([0, 0, 1]))
-            for buffer, word, g in owner
-            if rng.random() < 0.35 and (buffer, word, g) not in mine
+            read(buffer, rng.choice([cut, cut, (0, 1), (1, 2)] if cut == (0, 2) else [cut]), version=g, lag=lag)
+            for buffer, cut, g in owner
+            for lag in rng.choices([0, 0, 1])
+            if rng.random() < 0.35 and (buffer, cut, g) not in mine
+            if not tidy or owner[buffer, cut, g] < name
         ]
         if rng.random() < 0.2:
             reads.append(read("x", (0, 1), lag=rng.choice([0, 1])))
-        writes = [write(buffer, (word, word + 1), version=g) for buffer, word, g in mine]
+        writes = [write(buffer, cut, version=g) for buffer, cut, g in mine]
         if name == plain and rng.random() < 0.5:
             writes.append(write("x", (0, 1)))
         waits = [wait("c", rng.choice([0, 0, len(names)]))] if rng.random() < 0.5 else []
-        signals = ("c",) if rng.random() < 0.8 else ()
+        signals = ("c",) if tidy or rng.random() < 0.8 else ()
+        if tidy:
+            waits = [wait("c", 0)] if name.endswith("t0") and rng.random() < 0.9 else []
         node = Node(id=name, reads=tuple(reads), writes=tuple(writes), waits=tuple(waits), signals=signals)
         queues[int(name[1])].append(node)
     return AccessModel(

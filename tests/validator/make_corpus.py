@@ -209,6 +209,7 @@ NEIGHBOURS = {
     "lag-first-version": "lag-last-version",
     "overwritten-before-it-is-read": "overwritten-after-it-is-read",
     "tag-never-written": "tag-of-each-version",
+    "tag-read-in-part": "tag-read-whole",
     "tag-beside-a-stranger": "tag-beside-a-stranger-for-few-steps",
     "tag-of-the-step-before": "tag-of-the-launch",
 }

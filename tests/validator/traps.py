@@ -443,3 +443,20 @@ for name, code, steps, why in (
             steps=steps,
         ),
     )
+
+for name, code, rows, why in (
+    ("tag-read-in-part", "AMK-V308", (1, 2), "word 0 is read by nobody, so nothing but a tag orders its two stores"),
+    ("tag-read-whole", "", (0, 2), "the reader of the first version stands between the two stores of each word"),
+):
+    case(
+        name,
+        code,
+        why,
+        model(
+            [task("W", waits="d>=0", writes=[write("q", (0, 2), v=0)])],
+            [task("R", waits="d>=0", reads=[read("q", rows, v=0)], writes=[write("p")])],
+            [task("V", signals="d", reads=[read("p")], writes=[write("q", (0, 2), v=1)])],
+            buffers=[state("q", 2, versions=2, tagged=True), state("p", tagged=True)],
+            steps=2,
+        ),
+    )
