@@ -10,6 +10,7 @@ from itertools import accumulate
 
 from msgspec.structs import replace
 
+from amk.ir.graph import Add, AnyOp, Graph, RMSNorm
 from amk.ir.schedule import Counter, Schedule, Stream, Wait
 from amk.target import TARGETS
 from tests.builders import llama_graph, lower
@@ -36,6 +37,21 @@ MODELS = {
     "deep": llama_graph(hidden=16, layers=4, heads=2, kv_heads=2, head_dim=8, intermediate=16, vocab=16),
     "square": llama_graph(hidden=24, layers=3, heads=3, kv_heads=3, head_dim=8, intermediate=24, vocab=24),
 }
+
+
+def with_norms_behind(graph: Graph) -> Graph:
+    """A norm of each layer's attention output, ahead of its addition: a hop of its own, whose tasks read whole rows."""
+    ops: list[AnyOp] = []
+    for op in graph.ops:
+        if isinstance(op, Add) and op.b.startswith("o"):
+            ops.append(RMSNorm(out=f"p{op.b}", x=op.b, gain="model.norm.weight", eps=1e-5))
+            ops.append(replace(op, b=f"p{op.b}"))
+        else:
+            ops.append(op)
+    return replace(graph, ops=tuple(ops))
+
+
+MODELS["behind"] = with_norms_behind(MODELS["gqa"])
 WIDE = llama_graph(hidden=128, layers=4, heads=4, kv_heads=2, head_dim=16, intermediate=256, vocab=301)
 REAL = llama_graph(hidden=576, layers=2, heads=9, kv_heads=3, head_dim=64, intermediate=1536, vocab=49_152)
 

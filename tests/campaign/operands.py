@@ -17,6 +17,7 @@ WRITTEN = {
     "gemv": {("epilogue", "out"), ("epilogue", "logits"), ("epilogue", "value"), ("epilogue", "index")},
     "attention": {("out",), ("stats",)},
     "sample": {("token",), ("stop",), ("next_hidden",)},
+    "add_norm": {("out",)},
     "begin": set(),
 }
 
