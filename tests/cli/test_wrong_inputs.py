@@ -25,7 +25,7 @@ def world(tmp_path: Path, tiny: Path, amk_home: Path) -> Path:
         "auto_map": {"auto_map": {"AutoModel": "evil.Model"}},
         "pickle": {},
         "moe": {"model_type": "mixtral", "architectures": ["MixtralForCausalLM"], "num_local_experts": 8},
-        "biased": {"attention_bias": True},
+        "relu": {"hidden_act": "relu"},
         "config_only": {},
     }.items():
         folder = tmp_path / name
@@ -61,7 +61,7 @@ WRONG = {
     "no network": (["compile", "org/nosuch"], 2, "AMK-C212"),
     "weights not at hand": (["generate", "SmolLM2-360M", "--arch", "cpu", "hi"], 2, "AMK-C211"),
     "unsupported family": (["compile", "./moe"], 3, "AMK-F301"),
-    "unsupported field": (["compile", "./biased"], 3, "AMK-F302"),
+    "unsupported field": (["compile", "./relu"], 3, "AMK-F302"),
     "unknown arch": (["compile", "SmolLM2-135M", "--arch", "sm_70"], 2, "AMK-U101"),
     "unknown target": (["compile", "SmolLM2-135M", "--target", "tpu"], 2, "AMK-U102"),
     "arch and target differ": (["compile", "SmolLM2-135M", "--arch", "sm_80", "--target", "h200"], 2, "AMK-U103"),

@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from amk.frontend.supported import ARCHS
 from tests.families.configs import FAMILIES, Config
 from tests.families.judge import judge
 from tests.families.on_chip import compiled, parity_failure
@@ -70,6 +71,16 @@ def table(seen: dict[str, Any] | None) -> dict[str, Any]:
         types = sorted({config["model_type"] for config in variants.values()})
         families.append({"family": family, "model_types": types, "variants": list(variants), "archs": archs})
     return {"families": families}
+
+
+def markdown(families: list[dict[str, Any]]) -> str:
+    """The table as README.md shows it."""
+    words = {"run": "run", "checked": "host-checked"}
+    lines = [f"| family | variants | {' | '.join(ARCHS)} |", "|---|---|" + "---|" * len(ARCHS)]
+    for family in families:
+        archs = " | ".join(words[family["archs"][arch]] for arch in ARCHS)
+        lines.append(f"| {family['family']} | {', '.join(family['variants'])} | {archs} |")
+    return "\n".join(lines) + "\n"
 
 
 def main() -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from random import Random
 
 import pytest
@@ -15,6 +16,7 @@ from tests.families.configs import FAMILIES, Config
 from tests.families.generate import FAMILY_NAMES, random_config
 from tests.families.judge import judge
 from tests.families.on_chip import compiled
+from tests.families.prove import markdown
 from tests.gpu.diff import differences
 
 VARIANTS = {f"{family}: {name}": config for family, variants in FAMILIES.items() for name, config in variants.items()}
@@ -76,6 +78,8 @@ def test_the_table_of_families_is_what_these_tests_prove(capsys: pytest.CaptureF
     for name, entry in table.items():
         assert entry["model_types"] == sorted({config["model_type"] for config in FAMILIES[name].values()})
         assert (entry["archs"]["cpu"], entry["archs"]["host"]) == ("run", "run")
+    readme = Path(__file__).resolve().parents[2] / "README.md"
+    assert markdown(list(table.values())) in readme.read_text(), "tests.families.prove.markdown makes README's table"
     assert main(["supported"]) == 0
     shown = capsys.readouterr().out
     assert all(name in shown for name in FAMILIES)
