@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from amk.ir.regions import Interval, Linear, Region
 from amk.ir.schedule import Counter, Schedule, Stream, Symbol, Task
 from amk.ir.tasks import Begin, Sample
-from tests.campaign.classes import Mutation, choose, with_queues, with_task
+from tests.campaign.parts import Mutation, choose, with_queues, with_task
 
 ILLEGAL: dict[str, Mutation] = {}
 

@@ -9,7 +9,8 @@ from msgspec.structs import replace
 from amk.ir.schedule import Schedule
 from amk.validator import Outcome, validate
 from tests.campaign.bases import every
-from tests.campaign.classes import drop_wait, lower_threshold, other_counter, with_task
+from tests.campaign.order import drop_wait, lower_threshold, other_counter
+from tests.campaign.parts import with_task
 from tests.oracle.play import as_model
 from tests.oracle.stopping import StopWalk
 

@@ -10,7 +10,8 @@ from msgspec.structs import replace
 from amk.ir.schedule import Schedule, Wait
 from amk.validator import validate
 from tests.campaign.bases import every
-from tests.campaign.classes import drop_gate, drop_wait, gate_to_wait, lower_threshold, with_task
+from tests.campaign.order import drop_gate, drop_wait, gate_to_wait, lower_threshold
+from tests.campaign.parts import with_task
 
 SMALL = [base.schedule for base in every() if len(base.schedule.tasks) < 60]
 MEND = re.compile(r"add to (\S+) the (wait|gate) \((\S+), (-?\d+)\)")
