@@ -24,7 +24,7 @@ def supported(as_json: Json = False) -> int:
         table.add_column(column)
     for family in families:
         table.add_row(
-            family["family"], ", ".join(family["variants"]), *(_WORDS[family["archs"][arch]] for arch in ARCHS)
+            family["family"], "; ".join(family["variants"]), *(_WORDS[family["archs"][arch]] for arch in ARCHS)
         )
     OUT.print(table)
     OUT.print("Anything else is refused by name before compiling.")

@@ -79,7 +79,7 @@ def markdown(families: list[dict[str, Any]]) -> str:
     lines = [f"| family | variants | {' | '.join(ARCHS)} |", "|---|---|" + "---|" * len(ARCHS)]
     for family in families:
         archs = " | ".join(words[family["archs"][arch]] for arch in ARCHS)
-        lines.append(f"| {family['family']} | {', '.join(family['variants'])} | {archs} |")
+        lines.append(f"| {family['family']} | {'; '.join(family['variants'])} | {archs} |")
     return "\n".join(lines) + "\n"
 
 

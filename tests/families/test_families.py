@@ -11,7 +11,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from amk.cli.app import main
+from amk.codegen.cache import cubin_for
+from amk.codegen.emit import emit
+from amk.frontend.importer import import_graph
 from amk.frontend.supported import load_supported
+from amk.ir.passes import Passes
+from amk.ir.passes.tile import Tile
+from amk.target import resolve_target
+from amk.validator import certify
 from tests.families.configs import FAMILIES, Config
 from tests.families.generate import FAMILY_NAMES, random_config
 from tests.families.judge import judge
@@ -51,6 +58,14 @@ def test_the_kernel_follows_the_reference_machine(config: Config) -> None:
         assert [str(found) for found in differences(model, PROMPT, tokens=5)] == []
     finally:
         model.close()
+
+
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90", "sm_120"])
+def test_a_cubin_is_built_of_every_variant(arch: str) -> None:
+    target = resolve_target(arch=arch, target=None)
+    for name, config in VARIANTS.items():
+        schedule = Passes(tile=Tile(max_context=128)).run(import_graph(config), target)
+        assert cubin_for(emit(certify(schedule))).resources.spilled_bytes == 0, name
 
 
 @pytest.mark.parametrize("family", FAMILY_NAMES)
