@@ -2,8 +2,8 @@
 
 The tool follows the thread that arrives at a barrier and not those that it has met at ``bar.warp.sync``, and takes the
 writes of a bulk copy for those of the lane that issued it: of the kernel as it ships it reports each reuse of shared
-memory behind one lane's arrival. Here every lane arrives and every lane copies, and all else is the source that ships. In
-the order that does ship, ThreadSanitizer checks the same source on the host (tests/host/test_watches.py).
+memory behind one lane's arrival. Here every lane arrives and every lane copies, and all else is the source that ships.
+What does ship is checked on the host by ThreadSanitizer (tests/host/test_watches.py).
 """
 
 from __future__ import annotations
