@@ -69,6 +69,11 @@ def system_scope(schedule: Schedule) -> Schedule:
     return replace(schedule, counters=(replace(first, scope="system"), *others))
 
 
+def in_place(task: Task) -> Task:
+    """As if its input were the buffer that it writes: other warps would read what it has stored."""
+    return replace(task, reads=(replace(task.reads[0], region=task.writes[0].region), *task.reads))
+
+
 REFUSALS = {
     "arch": (with_target(arch="cpu"), "arch cpu"),
     "warps": (with_target(consumer_warps=32), "32 consumer warps"),
@@ -85,6 +90,8 @@ REFUSALS = {
     "rows": (with_first(Gemv, shifted), "whose rows begin inside a tile"),
     "waits": (with_first(Gemv, waiting_for_five), "with 5 waits"),
     "signals": (with_first(Gemv, signalling_five), "and 5 signals"),
+    "a product in place": (with_first(Gemv, in_place), "reads the buffer qkv while it writes it"),
+    "attention in place": (with_first(Attention, in_place), "reads the buffer attn while it writes it"),
     "no gate": (with_first(Attention, ungated), "not gated by one wait"),
     "other gate": (with_first(Attention, half_gated), "not gated by one wait"),
 }

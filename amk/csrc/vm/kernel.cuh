@@ -55,6 +55,7 @@ __device__ void consume(Shared<Config>& shared, const Params& params, u32 length
       const TaskHead& head = *reinterpret_cast<const TaskHead*>(shared.slots[slot]);
       note_task(head.number);
       // V1, V2, V4 (no drift): all warps meet before anything of a task is signalled and before the next one begins.
+      // What a task stores itself, no other thread of it reads (amk/codegen/supported.py).
       going = wait_for(block, head) && run_task(block, head) && block.meet();
       if (!going) break;
       if (thread == 0) {
