@@ -39,7 +39,7 @@ def random_config(rng: Random, family: str) -> Config:
     if family in _TIED_HEADS:
         del config["head_dim"]
     config |= options(rng, layers)
-    if rng.randrange(OUTSIDE) == 0:
+    if rng.randrange(OUTSIDE) == OUTSIDE - 1:
         config |= rng.choice(_UNSUPPORTED)
     return config
 

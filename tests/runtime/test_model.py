@@ -58,7 +58,7 @@ def test_the_first_device_of_the_arch_gets_the_kernel_that_the_manifest_names(
     assert call["cubin"].digest() == compiled.manifest.kernel.code
     assert call["config"].shared_bytes == compiled.manifest.kernel.shared_bytes
     assert call["load"]("model.norm.weight").shape == (64,)
-    assert call["rope"](5).shape == (5, 2, 8)
+    assert call["rope"](0, 5).shape == (5, 2, 8)
 
 
 def test_a_device_can_be_asked_for(

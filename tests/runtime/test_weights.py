@@ -43,9 +43,9 @@ def test_a_wider_checkpoint_is_rounded_to_nearest_and_gains_stay_float32() -> No
 def test_the_rope_table_and_what_starts_empty() -> None:
     rope = Buffer(id="rope", kind="const", dtype="f32", shape=(3, 2, 4), source=RopeSource())
     table = np.arange(24, dtype=np.float32).reshape(3, 2, 4)
-    np.testing.assert_array_equal(contents(rope, lambda name: torch.zeros(1), lambda rows: table[:rows]), table)
+    np.testing.assert_array_equal(contents(rope, lambda name: torch.zeros(1), lambda number, rows: table[:rows]), table)
     empty = Buffer(id="x", kind="activation", dtype="f32", shape=(4,))
-    assert contents(empty, lambda name: torch.zeros(1), lambda rows: table) is None
+    assert contents(empty, lambda name: torch.zeros(1), lambda number, rows: table) is None
 
 
 @pytest.mark.parametrize("gap", [0, 4096])

@@ -29,7 +29,7 @@ from amk.validator.order import Order
 from amk.validator.rules import kv
 
 ROOM = Path(__file__).resolve().parent
-TESTS = [str(ROOM / f"test_{name}.py") for name in ("corpus", "tricky", "refusals")]
+TESTS = [str(ROOM / f"test_{name}.py") for name in ("corpus", "tricky", "refusals", "stop")]
 
 Change = tuple[str, Any]
 

@@ -16,12 +16,13 @@ from amk.ir.schedule import Counter, Schedule, Symbol, Wait
 from amk.ir.tasks import Begin, Gemv
 from amk.validator import Outcome, validate, validate_model
 from tests.builders import llama_graph, lower
-from tests.validator import traps, tricky  # fills the table
+from tests.validator import traps, traps_far, tricky  # fills the table
 from tests.validator.cases import CASES
 from tests.validator.changes import with_op, with_task
 
 assert tricky
 assert traps
+assert traps_far
 
 CORPUS = Path(__file__).resolve().parent.parent / "corpus"
 

@@ -7,11 +7,12 @@ import pytest
 
 from amk.validator import Outcome, validate_model
 from tests.oracle.explore import explore
-from tests.validator import traps, tricky  # fills the table
+from tests.validator import traps, traps_far, tricky  # fills the table
 from tests.validator.cases import CASES, Case
 
 assert tricky
 assert traps
+assert traps_far
 
 each = pytest.mark.parametrize("case", CASES.values(), ids=lambda case: case.name)
 
