@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from tests.oracle.runs import Edge, Plain, Runs, joined
-from tests.oracle.words import READ, STREAM, WRITE, Accesses, accesses_of, holding, meet
+from tests.oracle.words import READ, STREAM, WRITE, Accesses, accesses_of, alike, holding, meet
 
 WHOLE = 6
 PAIRS = 1 << 22  # looked at together
@@ -169,7 +169,7 @@ class Judge:
         here, before = found.at(pos0 + step * m, m), found.at(pos0 + (step - 1) * m, m)
         writes, reads = np.flatnonzero(found.of(WRITE)), np.flatnonzero(found.of(READ))
         cells = found.cells(here, *([before] if step else []))
-        for now, old in np.unique(np.stack([holding(here, cells), holding(before, cells)], axis=1), axis=0):
+        for now, old in alike(np.stack([holding(here, cells), holding(before, cells)], axis=1)):
             readers = reads[now[found.box[reads]]]
             late = found.lag[readers] == 1
             chain = _in_turn(found, writes[now[found.box[writes]]], runs)
@@ -230,7 +230,7 @@ class Judge:
     def _tags(self, found: Accesses, pos0: int, m: int, visible: Runs, occurring: Runs) -> None:
         layout = found.at(pos0, m)
         writes, reads = np.flatnonzero(found.of(WRITE)), np.flatnonzero(found.of(READ))
-        for held in np.unique(holding(layout, found.cells(layout)), axis=0):
+        for held in alike(holding(layout, found.cells(layout))):
             mine = writes[held[found.box[writes]]]
             chain = sorted((int(found.version[at]), int(found.task[at])) for at in mine)
             readers = [

@@ -177,21 +177,42 @@ class Runs:
                         begun[step * self.unit[-1] + self.unit[task] + number] = state
         return begun
 
+    @cached_property
+    def _same(self) -> Any:
+        return self.worker[:, None] == self.worker[None, :]
+
+    def _apart(self, delta: int) -> Any:
+        """[x, y]: how far y is behind x in their queue, if they share one."""
+        return (delta * self.length[self.worker] + self.index)[None, :] - self.index[:, None]
+
+    def _unready(self, delta: int) -> Any:
+        return ~self.ready[delta * self.tasks : (delta + 1) * self.tasks].T
+
+    @cached_property
+    def _writes_after(self) -> list[Any]:
+        return [np.where(self._same, self._apart(d) > 0, self._unready(d)) for d in range(self.steps)]
+
+    @cached_property
+    def _reads_after(self) -> list[Any]:
+        tables = []
+        every = np.arange(self.tasks)
+        for delta in range(self.steps):
+            apart = self._apart(delta)
+            before = self.failing[every, self.index]
+            waited = before[:, None] < self.failing[delta * self.tasks + every][:, self.index].T
+            own = (apart > 0) & ((apart > self.drift) | waited)
+            tables.append(np.where(self._same, own, self._unready(delta)))
+        return tables
+
     # --- is x of step 0 in front of y, ``delta`` steps later? Arrays of task numbers --------------------------------
 
     def before_write(self, x: Any, y: Any, delta: int) -> Any:
         """All of x before the writes of y."""
-        same = self.worker[x] == self.worker[y]
-        later = delta * self.length[self.worker[y]] + self.index[y] > self.index[x]
-        return np.where(same, later, ~self.ready[delta * self.tasks + y, x])
+        return self._writes_after[delta][x, y]
 
     def before_read(self, x: Any, y: Any, delta: int) -> Any:
         """The writes of x before the reads of y: on one worker, warps drift."""
-        same = self.worker[x] == self.worker[y]
-        apart = delta * self.length[self.worker[y]] + self.index[y] - self.index[x]
-        row = delta * self.tasks + y
-        waited = self.failing[row, self.index[x]] > self.failing[x, self.index[x]]
-        return np.where(same, (apart > 0) & ((apart > self.drift) | waited), ~self.ready[row, x])
+        return self._reads_after[delta][x, y]
 
     def before_stream(self, x: Any, y: Any, number: Any, delta: int) -> Any:
         """The writes of x before stream ``number`` of y begins."""

@@ -72,6 +72,11 @@ def holding(layout: Layout, cells: Any) -> Any:
     return ((low[None] <= cells[:, None]) & (cells[:, None] < high[None])).all(axis=2)
 
 
+def alike(held: Any) -> list[Any]:
+    """Each row that occurs, once: cells that the same boxes hold are one."""
+    return list({row.tobytes(): row for row in held}.values())
+
+
 def meet(one: Layout, other: Layout) -> Any:
     """[boxes, boxes]: whether a box of the one layout shares a word with one of the other."""
     shared = np.minimum(one[1][:, None], other[1][None]) - np.maximum(one[0][:, None], other[0][None])
