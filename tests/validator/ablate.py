@@ -25,7 +25,7 @@ import pytest
 
 from amk.validator import RULES, validator_digest
 from amk.validator.findings import Report, Rule
-from amk.validator.order import Order
+from amk.validator.order import Order, Window
 from amk.validator.rules import kv
 
 ROOM = Path(__file__).resolve().parent
@@ -60,6 +60,10 @@ def no_drift(order: Order) -> Any:
 def not_beyond(buffer: Any, box: int) -> tuple[bool, bool, bool]:
     past, new, _ = _EXTENT(buffer, box)
     return past, new, False
+
+
+def one_step(program: Any, *, drift: int, **_: Any) -> Window:
+    return Window(order=Order(program, 1, drift), exact=True, streams_exact=True)
 
 
 # Parts of rules, and what the order is made of: where each is, and what stands in for it.
@@ -115,7 +119,7 @@ PARTS: dict[str, Change] = {
         "rules.race.seen",
         lambda order, kind, instances, workers: Order.before_read(order, instances, workers),
     ),
-    "order: more steps than one": ("order.STEPS_MAX", 1),
+    "order: more steps than one": ("check.window", one_step),
     "bounded: pieces": ("boxes.few", nothing),
     "bounded: sweeps": ("order.Order._settle", lambda order, levels: [order._lower(level) for level in levels]),
 }
