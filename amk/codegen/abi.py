@@ -180,9 +180,8 @@ TASKS: Final = {
         Field("split_stride", "u32"),
         Field("heads", "u32"),
         Field("last_row_only", "u32"),
-        Field("prologue", "u32"),
+        Field("shape", "u32"),
         Field("epilogue", "u32"),
-        Field("activation", "u32"),
         Field("eps", "f32"),
         Field("scale", "f32"),
         Field("softcap", "f32"),
@@ -208,7 +207,6 @@ TASKS: Final = {
         Field("kv_heads", "u32"),
         Field("rotary_dim", "u32"),
         Field("window", "u32"),
-        Field("head_norm", "u32"),
         Field("scale", "f32"),
         Field("softcap", "f32"),
         Field("q_eps", "f32"),
@@ -260,13 +258,34 @@ PARAMS: Final = Struct(
         Field("status", "u64"),
         Field("reports", "u64"),
         Field("watchdog_clocks", "u64"),
+        Field("clocks", "u64"),
+        Field("times", "u64"),
+        Field("tasks_total", "u32"),
         Field("steps", "u32"),
         Field("steps_done", "u32"),
         Field("pos", "u32"),
         Field("tokens", "u32"),
     ),
 )
-"""Argument of the kernel. ``steps_done`` are the steps of earlier launches, modulo 2^32."""
+"""Argument of the kernel. ``steps_done`` are the steps of earlier launches, modulo 2^32. ``clocks`` and ``times`` are
+where a stamped kernel writes, for each step the times of ``tasks_total`` tasks."""
+
+CLOCKS: Final = Struct("Clocks", (Field("shared", "u64"), Field("own", "u64")))
+"""Two a worker, at the begin and the end of a launch: nanoseconds of the clock that all share, ticks of its own."""
+
+TIMES: Final = Struct(
+    "Times",
+    (
+        Field("taken", "u64"),
+        Field("ready", "u64"),
+        Field("met", "u64"),
+        Field("done", "u64"),
+        Field("starved", "u64"),
+        Field("waiting", "u64"),
+    ),
+)
+"""Of a task, in ticks of its worker's clock: when its descriptor was in hand, its waits were over, all warps had met
+for the last time, and it was published; how long its first warp waited for the stream, and since when the last time."""
 
 STATUS: Final = Struct("Status", (Field("steps", "u32"), Field("cancel", "u32")))
 """Pinned host memory: the steps done, which the host reads while a launch runs, and the cancel flag that it writes."""
@@ -307,7 +326,7 @@ def header() -> str:
         "kSignalsMax": SIGNALS_MAX,
         "kCounterStride": COUNTER_STRIDE,
     }
-    structs = (HEAD, *TASKS.values(), PARAMS, STATUS, REPORT)
+    structs = (HEAD, *TASKS.values(), PARAMS, STATUS, REPORT, CLOCKS, TIMES)
     return "\n".join(
         (
             "// Generated from amk/codegen/abi.py; edit that.",

@@ -14,7 +14,9 @@ from __future__ import annotations
 
 from typing import Final
 
+from amk.codegen import abi
 from amk.codegen.errors import NotGeneratableError
+from amk.codegen.shapes import GemvShape, gemv_shapes
 from amk.codegen.supported import head_shape
 from amk.ir.buffers import ITEM_BYTES
 from amk.ir.record import Record
@@ -33,7 +35,11 @@ ROW_PAD: Final = 8
 COPY_UNIT: Final = 16
 """Bytes that an asynchronous copy moves at least; cached rows are padded to it."""
 
+PAST_ROWS_MAX: Final = 256
+"""Cached rows that attention takes at once, at most: threads keep their scores in registers."""
+
 _FLOAT: Final = 4
+_VECTOR: Final = 4
 
 
 class KernelConfig(Record):
@@ -59,6 +65,12 @@ class KernelConfig(Record):
         Query heads that share a KV head.
     kv_bytes
         Of an element of the cache.
+    head_norm
+        Of queries and keys: a number of ``abi.HEAD_NORMS``.
+    softcap
+        Whether scores are capped.
+    gemvs
+        The shapes of its GEMVs; a task names its own by its number here.
     """
 
     consumer_warps: int
@@ -73,6 +85,9 @@ class KernelConfig(Record):
     head_stride: int
     group: int
     kv_bytes: int
+    head_norm: int
+    softcap: bool
+    gemvs: tuple[GemvShape, ...]
 
     @property
     def threads(self) -> int:
@@ -99,10 +114,10 @@ def kernel_config(schedule: Schedule) -> KernelConfig:
     queries = head.group * tokens
     # The step's own rows, the running softmax, the norms of queries and keys; then q and scores, whose place the warps'
     # shares of one row take in the end.
-    kept = _FLOAT * (2 * tokens * stride + 4 * queries + tokens)
+    kept = _FLOAT * (2 * tokens * stride + 4 * queries + tokens) + 2 * COPY_UNIT  # and the areas' alignment
     q, score = _FLOAT * queries * stride, _FLOAT * queries
-    shares = _FLOAT * target.consumer_warps * head.group * (head.dim + 2)
-    rows = min(target.stage_bytes // (stride * item), (room - kept - q) // score)
+    shares = _FLOAT * target.consumer_warps * head.group * (_up(head.dim, _VECTOR) + _VECTOR)
+    rows = min(target.stage_bytes // (stride * item), (room - kept - q) // score, PAST_ROWS_MAX)
     attention = kept + max(q + score * max(rows, tokens), shares)
     least = STAGED_BYTES * tokens * (TILE_COLUMNS + ROW_PAD)
     if rows < 1 or max(attention, least) > room:
@@ -127,6 +142,9 @@ def kernel_config(schedule: Schedule) -> KernelConfig:
         head_stride=stride,
         group=head.group,
         kv_bytes=item,
+        head_norm=abi.HEAD_NORMS[head.norm],
+        softcap=head.capped,
+        gemvs=gemv_shapes(schedule),
     )
 
 

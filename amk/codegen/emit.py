@@ -26,6 +26,8 @@ KERNEL: Final = "amk_kernel"
 _HOST: Final = "host/"
 """Folder of csrc/ with the primitives and the scheduler of a build for this machine's processor."""
 
+_TRACES: Final = {False: "prim/silent/trace.cuh", True: "prim/stamped/trace.cuh"}
+
 _COPIES: Final = {
     "host": "prim/bulk/copy.cuh",
     "sm_80": "prim/async/copy.cuh",
@@ -60,8 +62,8 @@ class CudaSource:
         return _digest(self.arch, self.text, *(part for item in sorted(self.headers.items()) for part in item))
 
 
-def emit(validated: ValidatedSchedule) -> CudaSource:
-    """The source of the kernel that runs ``validated``.
+def emit(validated: ValidatedSchedule, *, stamped: bool = False) -> CudaSource:
+    """The source of the kernel that runs ``validated``; ``stamped``, of one that also writes when its tasks run.
 
     Raises
     ------
@@ -75,6 +77,7 @@ def emit(validated: ValidatedSchedule) -> CudaSource:
     headers = host_headers() if arch == "host" else csrc_headers()
     headers["abi.cuh"] = abi.header()
     headers["copy.cuh"] = headers[_COPIES[arch]]
+    headers["trace.cuh"] = headers[_TRACES[stamped]]
     return CudaSource(text=render(config), headers=headers, arch=arch, config=config)
 
 
@@ -107,7 +110,9 @@ def vm_digest(arch: str) -> str:
 def environment() -> Environment:
     """The templates: a variable that is not passed is an error."""
     # Source code, not markup: escaping would corrupt it, and only numbers and enums are ever passed in.
-    return Environment(loader=PackageLoader("amk.codegen"), undefined=StrictUndefined, keep_trailing_newline=True)  # noqa: S701
+    return Environment(  # noqa: S701
+        loader=PackageLoader("amk.codegen"), undefined=StrictUndefined, keep_trailing_newline=True, trim_blocks=True
+    )
 
 
 def _csrc() -> dict[str, str]:

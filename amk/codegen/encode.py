@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from amk.codegen import abi
+from amk.codegen.config import KernelConfig
+from amk.codegen.shapes import shape_of
 from amk.ir.buffers import ITEM_BYTES, Operand
 from amk.ir.layout import TILE_ROWS, stored_shape
 from amk.ir.schedule import Schedule, Task, Wait
@@ -40,19 +42,19 @@ class Encoded:
     names: tuple[str, ...]
 
 
-def encode(schedule: Schedule, address: Mapping[str, int], *, head_stride: int) -> Encoded:
+def encode(schedule: Schedule, address: Mapping[str, int], config: KernelConfig) -> Encoded:
     """Encode every queue of ``schedule``.
 
     Parameters
     ----------
     address
         Device address of each buffer.
-    head_stride
-        Elements from one cached row to the next, padding included.
+    config
+        Of the kernel that is to run it.
 
     ``supported.check`` has passed: waits and signals fit, pieces begin on whole tiles, streams share one gate.
     """
-    encoder = _Encoder(schedule, address, head_stride)
+    encoder = _Encoder(schedule, address, config)
     parts: list[bytes] = []
     begin = [0]
     names: list[str] = []
@@ -74,10 +76,11 @@ def stored_bytes(schedule: Schedule, name: str, *, head_stride: int) -> int:
 
 
 class _Encoder:
-    def __init__(self, schedule: Schedule, address: Mapping[str, int], head_stride: int) -> None:
+    def __init__(self, schedule: Schedule, address: Mapping[str, int], config: KernelConfig) -> None:
         self.schedule = schedule
         self.address = address
-        self.head_stride = head_stride
+        self.head_stride = config.head_stride
+        self.shape = {shape: number for number, shape in enumerate(config.gemvs)}
         self.counter = {counter.id: number for number, counter in enumerate(schedule.counters)}
 
     def task(self, task: Task, number: int) -> bytes:
@@ -154,22 +157,20 @@ class _Encoder:
             "split_stride": 0,
             "heads": 1,
             "last_row_only": int(op.x_rows == "last"),
-            "prologue": abi.PROLOGUES["none"],
-            "activation": 0,
+            "shape": self.shape[shape_of(op, self.schedule)],
             "eps": 0.0,
             "scale": 1.0,
             "softcap": 0.0,
         }
         match op.prologue:
             case Norm(gain=gain, eps=eps):
-                fields |= {"prologue": abi.PROLOGUES["norm"], "gain": self.address[gain], "eps": eps}
+                fields |= {"gain": self.address[gain], "eps": eps}
             case LayerNorm(gain=gain, eps=eps, bias=shift):
-                fields |= {"prologue": abi.PROLOGUES["layer_norm"], "gain": self.address[gain], "eps": eps}
+                fields |= {"gain": self.address[gain], "eps": eps}
                 fields["shift"] = 0 if shift is None else self.address[shift]
             case MergeSplits(stats=stats, splits=splits, heads=heads):
                 _, rows, width = self.schedule.buffer[op.x.buffer].shape
                 fields |= {
-                    "prologue": abi.PROLOGUES["merge_splits"],
                     "stats": self.at(stats),
                     "splits": splits,
                     "split_stride": rows * width,
@@ -183,8 +184,8 @@ class _Encoder:
         match op.epilogue:
             case Store(out=out):
                 return self.stored("store", out)
-            case GatedMul(out=out, activation=activation):
-                return self.stored("gated_mul", out) | {"activation": abi.ACTIVATIONS[activation]}
+            case GatedMul(out=out):
+                return self.stored("gated_mul", out)
             case AddResidual(residual=residual, out=out, scale=scale):
                 return self.stored("add_residual", out) | {"residual": self.at(residual), "scale": scale}
             case Argmax() as argmax:
@@ -223,7 +224,6 @@ class _Encoder:
             "kv_heads": op.kv_heads,
             "rotary_dim": op.rotary_dim,
             "window": abi.NO_WINDOW if op.window is None else op.window,
-            "head_norm": abi.HEAD_NORMS["none" if op.q_norm is None else op.q_norm.over],
             "scale": op.scale,
             "softcap": op.softcap or 0.0,
             "q_eps": op.q_norm.eps if op.q_norm else 0.0,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Literal
 
 from amk.codegen.abi import SIGNALS_MAX, WAITS_MAX
 from amk.codegen.errors import NotGeneratableError
@@ -31,6 +31,8 @@ class HeadShape:
     dim: int
     group: int
     kv_dtype: Dtype
+    norm: Literal["none", "head", "row"]
+    capped: bool
 
 
 def check(schedule: Schedule) -> None:
@@ -42,7 +44,13 @@ def check(schedule: Schedule) -> None:
 def head_shape(schedule: Schedule) -> HeadShape:
     """The one shape of the schedule's attention; NotGeneratableError if there are none or several."""
     shapes = {
-        HeadShape(dim=op.head_dim, group=op.heads // op.kv_heads, kv_dtype=schedule.buffer[op.k_cache].dtype)
+        HeadShape(
+            dim=op.head_dim,
+            group=op.heads // op.kv_heads,
+            kv_dtype=schedule.buffer[op.k_cache].dtype,
+            norm="none" if op.q_norm is None else op.q_norm.over,
+            capped=op.softcap is not None,
+        )
         for op in (task.op for task in schedule.tasks)
         if isinstance(op, Attention)
     }

@@ -55,8 +55,10 @@ class HostKernel:
     facts: KernelFacts
 
 
-def build_kernel(validated: ValidatedSchedule) -> Kernel:
+def build_kernel(validated: ValidatedSchedule, *, stamped: bool = False) -> Kernel:
     """The kernel of ``validated``; its source is always made again, its cubin taken from this machine's cache alone.
+
+    ``stamped``: one that also writes when its tasks run.
 
     Raises
     ------
@@ -65,7 +67,7 @@ def build_kernel(validated: ValidatedSchedule) -> Kernel:
     from amk.codegen.cache import cubin_for
     from amk.codegen.emit import emit
 
-    source = emit(validated)
+    source = emit(validated, stamped=stamped)
     cubin = cubin_for(source)
     facts = KernelFacts(
         source=source.digest(),
@@ -79,7 +81,7 @@ def build_kernel(validated: ValidatedSchedule) -> Kernel:
     return Kernel(cubin=cubin, config=source.config, facts=facts)
 
 
-def build_for_host(validated: ValidatedSchedule, watch: Watch = "nothing") -> HostKernel:
+def build_for_host(validated: ValidatedSchedule, watch: Watch = "nothing", *, stamped: bool = False) -> HostKernel:
     """The kernel of ``validated`` for this machine's processor, watched by ``watch``; cached as cubins are.
 
     Raises
@@ -88,7 +90,7 @@ def build_for_host(validated: ValidatedSchedule, watch: Watch = "nothing") -> Ho
     """
     from amk.codegen.emit import emit
 
-    return host_kernel(emit(validated), watch)
+    return host_kernel(emit(validated, stamped=stamped), watch)
 
 
 def host_kernel(source: CudaSource, watch: Watch = "nothing") -> HostKernel:

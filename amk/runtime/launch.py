@@ -48,6 +48,14 @@ class Queues:
     names: tuple[str, ...]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stamps:
+    """Where a stamped kernel writes its ``abi.CLOCKS`` and ``abi.TIMES``: addresses, 0 for a kernel that is not."""
+
+    clocks: int
+    times: int
+
+
 class KernelBackend:
     """A proved schedule, its kernel and its memory on one chip; see ``backend.Backend``.
 
@@ -68,6 +76,8 @@ class KernelBackend:
         Where the schedule's buffers are.
     launches
         How many there were.
+    stamps
+        Of the launches to come.
     """
 
     def __init__(
@@ -88,6 +98,7 @@ class KernelBackend:
         self.max_context = schedule.max_context
         self.tokens_per_pass = schedule.symbol("tokens").high
         self.launches = 0
+        self.stamps = Stamps(clocks=0, times=0)
         self._sample = next(task.op for task in schedule.tasks if isinstance(task.op, Sample))
         self.eos_slots = schedule.buffer[self._sample.eos].shape[0]
         self._running: Queues | None = None
@@ -112,7 +123,7 @@ class KernelBackend:
 
     def place(self, schedule: Schedule) -> Queues:
         """Put the queues of ``schedule``, whose buffers and workers are this backend's, on the chip for good."""
-        encoded = encode(schedule, self.placed.address, head_stride=self.config.head_stride)
+        encoded = encode(schedule, self.placed.address, self.config)
         tasks = self._hold(np.frombuffer(encoded.tasks, dtype=np.uint8))
         begin = self._hold(np.array(encoded.begin, dtype=np.uint32))
         return Queues(tasks=tasks, begin=begin, names=encoded.names)
@@ -217,6 +228,9 @@ class KernelBackend:
             status=self._status.address,
             reports=self._reports.address,
             watchdog_clocks=self._clocks,
+            clocks=self.stamps.clocks,
+            times=self.stamps.times,
+            tasks_total=len(queues.names),
             steps=steps,
             steps_done=self._steps_done,
             pos=pos,

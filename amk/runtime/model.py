@@ -164,23 +164,24 @@ class CompiledModel:
         """
         return self.open_session()
 
-    def open_session(self, *, seed: int | None = None) -> Session:
+    def open_session(self, *, seed: int | None = None, stamped: bool = False) -> Session:
         """A session of its own, with its own memory.
 
-        ``seed`` shuffles the order of the reference machine's tasks, or of the threads of ``arch="host"``.
+        ``seed`` shuffles the order of the reference machine's tasks, or of the threads of ``arch="host"``. ``stamped``
+        is for a kernel that writes when its tasks run, once ``backend.stamps`` says where.
         """
         if self.arch == "cpu":
             return self.machine_session(seed=seed)
         if self.arch == "host":
-            return self.host_session(seed=seed)
+            return self.host_session(seed=seed, stamped=stamped)
         from amk.runtime.cuda import CudaChip
 
         device = self._device()
-        kernel = build_kernel(self._validated)
+        kernel = build_kernel(self._validated, stamped=stamped)
         chip = CudaChip(kernel.cubin, kernel.config, device=device, workers=len(self.schedule.queues))
         return self._kernel_session(kernel.config, chip, watchdog_s=settings().watchdog_s)
 
-    def host_session(self, *, seed: int | None = None, watch: Watch = "nothing") -> Session:
+    def host_session(self, *, seed: int | None = None, watch: Watch = "nothing", stamped: bool = False) -> Session:
         """A session that runs the kernel on this machine's processor, watched by ``watch``. Compiled for arch host.
 
         Raises
@@ -189,7 +190,7 @@ class CompiledModel:
         """
         from amk.runtime.host import PATIENCE, HostChip
 
-        kernel = build_for_host(self._validated, watch)
+        kernel = build_for_host(self._validated, watch, stamped=stamped)
         chip = HostChip(kernel.program, kernel.config, workers=len(self.schedule.queues), seed=seed or 0)
         return self._kernel_session(kernel.config, chip, watchdog_s=PATIENCE * settings().watchdog_s)
 

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from amk.codegen.config import KernelConfig
 from amk.codegen.emit import CudaSource
+from amk.codegen.shapes import GemvShape
 
 TRIVIAL = 'extern "C" __global__ void amk_kernel(float* x) { x[threadIdx.x] *= 2.0f; }\n'
+
+GEMV = GemvShape(columns=32, prologue=0, epilogue=0, activation=0, bias=False, last_row_only=False, aligned=True)
 
 CONFIG = KernelConfig(
     consumer_warps=1,
@@ -20,6 +23,9 @@ CONFIG = KernelConfig(
     head_stride=8,
     group=1,
     kv_bytes=4,
+    head_norm=0,
+    softcap=False,
+    gemvs=(GEMV,),
 )
 
 

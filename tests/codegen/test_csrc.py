@@ -12,7 +12,7 @@ HOST = ROOT / "host"
 SOURCES = sorted(path for path in ROOT.rglob("*") if path.is_file() and HOST not in path.parents)
 
 # Written when a kernel is generated.
-GENERATED = {"abi.cuh", "copy.cuh"}
+GENERATED = {"abi.cuh", "copy.cuh", "trace.cuh"}
 
 DIRECTIVE = re.compile(r"^\s*#\s*(\w+)(.*)$", re.MULTILINE)
 COMMENT = re.compile(r"//[^\n]*|/\*[\s\S]*?\*/")

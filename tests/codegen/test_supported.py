@@ -120,7 +120,7 @@ def test_what_the_passes_make_is_supported(shape: str, arch: str) -> None:
 
 def test_the_head_shape() -> None:
     found = supported.head_shape(scheduled("odd", "sm_90", bf16_kv=True))
-    assert found == supported.HeadShape(dim=10, group=7, kv_dtype="bf16")
+    assert found == supported.HeadShape(dim=10, group=7, kv_dtype="bf16", norm="none", capped=False)
 
 
 def test_heads_of_two_shapes_are_refused() -> None:

@@ -66,14 +66,13 @@ struct alignas(16) GemvTask {
   u32 split_stride;
   u32 heads;
   u32 last_row_only;
-  u32 prologue;
+  u32 shape;
   u32 epilogue;
-  u32 activation;
   float eps;
   float scale;
   float softcap;
 };
-static_assert(sizeof(GemvTask) == 240);
+static_assert(sizeof(GemvTask) == 224);
 
 struct alignas(16) AttentionTask {
   u32 opcode;
@@ -103,7 +102,6 @@ struct alignas(16) AttentionTask {
   u32 kv_heads;
   u32 rotary_dim;
   u32 window;
-  u32 head_norm;
   float scale;
   float softcap;
   float q_eps;
@@ -171,12 +169,15 @@ struct alignas(8) Params {
   u64 status;
   u64 reports;
   u64 watchdog_clocks;
+  u64 clocks;
+  u64 times;
+  u32 tasks_total;
   u32 steps;
   u32 steps_done;
   u32 pos;
   u32 tokens;
 };
-static_assert(sizeof(Params) == 72);
+static_assert(sizeof(Params) == 96);
 
 struct alignas(8) Status {
   u32 steps;
@@ -193,5 +194,21 @@ struct alignas(8) Report {
   u32 threshold;
 };
 static_assert(sizeof(Report) == 24);
+
+struct alignas(8) Clocks {
+  u64 shared;
+  u64 own;
+};
+static_assert(sizeof(Clocks) == 16);
+
+struct alignas(8) Times {
+  u64 taken;
+  u64 ready;
+  u64 met;
+  u64 done;
+  u64 starved;
+  u64 waiting;
+};
+static_assert(sizeof(Times) == 48);
 
 }  // namespace amk

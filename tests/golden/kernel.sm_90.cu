@@ -1,5 +1,52 @@
 #include "vm/kernel.cuh"
 
+// What each constant is: amk/codegen/shapes.py.
+struct Gemv0 {
+  static constexpr unsigned kColumns = 576;
+  static constexpr unsigned kPrologue = 1;
+  static constexpr unsigned kEpilogue = 0;
+  static constexpr unsigned kActivation = 0;
+  static constexpr bool kBias = false;
+  static constexpr bool kLastRowOnly = false;
+  static constexpr bool kAligned = true;
+};
+struct Gemv1 {
+  static constexpr unsigned kColumns = 576;
+  static constexpr unsigned kPrologue = 1;
+  static constexpr unsigned kEpilogue = 2;
+  static constexpr unsigned kActivation = 0;
+  static constexpr bool kBias = false;
+  static constexpr bool kLastRowOnly = false;
+  static constexpr bool kAligned = true;
+};
+struct Gemv2 {
+  static constexpr unsigned kColumns = 576;
+  static constexpr unsigned kPrologue = 1;
+  static constexpr unsigned kEpilogue = 3;
+  static constexpr unsigned kActivation = 0;
+  static constexpr bool kBias = false;
+  static constexpr bool kLastRowOnly = true;
+  static constexpr bool kAligned = true;
+};
+struct Gemv3 {
+  static constexpr unsigned kColumns = 576;
+  static constexpr unsigned kPrologue = 2;
+  static constexpr unsigned kEpilogue = 1;
+  static constexpr unsigned kActivation = 0;
+  static constexpr bool kBias = false;
+  static constexpr bool kLastRowOnly = false;
+  static constexpr bool kAligned = true;
+};
+struct Gemv4 {
+  static constexpr unsigned kColumns = 1536;
+  static constexpr unsigned kPrologue = 0;
+  static constexpr unsigned kEpilogue = 1;
+  static constexpr unsigned kActivation = 0;
+  static constexpr bool kBias = false;
+  static constexpr bool kLastRowOnly = false;
+  static constexpr bool kAligned = true;
+};
+
 // What each constant is: amk/codegen/config.py.
 struct Config {
   static constexpr int kConsumerWarps = 16;
@@ -13,6 +60,25 @@ struct Config {
   static constexpr int kHeadStride = 64;
   static constexpr int kGroup = 3;
   static constexpr int kKvBytes = 4;
+  static constexpr unsigned kHeadNorm = 0;
+  static constexpr bool kSoftcap = false;
+
+  // Runs what is made for a shape.
+  template <class Run>
+  static __device__ bool with_shape(unsigned shape, Run run) {
+    switch (shape) {
+      case 1:
+        return run(Gemv1{});
+      case 2:
+        return run(Gemv2{});
+      case 3:
+        return run(Gemv3{});
+      case 4:
+        return run(Gemv4{});
+      default:
+        return run(Gemv0{});
+    }
+  }
 };
 
 // Dynamic shared memory need not be aligned as the struct is: the block moves its start up.

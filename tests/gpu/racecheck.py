@@ -22,10 +22,10 @@ from amk.codegen import emit, nvrtc
 from tests.checkpoints import save_llama
 
 ARRIVALS = {
-    "vm/block.cuh": (("if (lane == 0) mbarrier_arrive", "mbarrier_arrive", 2),),
+    "vm/block.cuh": (("if (lane == 0) mbarrier_arrive", "mbarrier_arrive", 1),),
     "vm/kernel.cuh": (
         ("if (block.lane == 0) mbarrier_arrive", "mbarrier_arrive", 1),
-        (", Config::kConsumerWarps);", ", Config::kConsumerWarps * kWarp);", 3),
+        (", Config::kConsumerWarps);", ", Config::kConsumerWarps * kWarp);", 2),
     ),
 }
 

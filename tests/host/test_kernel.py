@@ -109,22 +109,22 @@ def test_end_of_text_and_a_dropped_stream_end_a_launch(compiled: Compile) -> Non
 
 
 CRASHES = {
-    "a null pointer": (
-        "ops/gemv.cuh",
-        "hi[row * stride + at] = high;",
-        "*reinterpret_cast<volatile u16*>(u64{0}) = high;",
+    "a pointer to nothing": (
+        "ops/gemv_input.cuh",
+        "*reinterpret_cast<uint2*>(hi + place) = high;",
+        "*reinterpret_cast<volatile u32*>(u64{8}) = high.x;",
         "it said nothing",
     ),
     "a copy that no engine makes": (
         "vm/producer.cuh",
-        "copy_async(shared.ring[piece.stage], from, bytes",
-        "copy_async(shared.ring[piece.stage], from + 4, bytes",
+        "copy_async(shared.ring[piece.stage()], from, bytes",
+        "copy_async(shared.ring[piece.stage()], from + 4, bytes",
         "not of whole 16-byte words",
     ),
     "a lane that does not come": (
         "ops/gemv.cuh",
-        "const float next = shuffle_xor(value, 1);",
-        "const float next = block.lane == 31 ? value : shuffle_xor(value, 1);",
+        "const float next = Shape::kEpilogue == kEpilogueGatedMul ?",
+        "const float next = Shape::kEpilogue == kEpilogueGatedMul && block.lane != 31 ?",
         "its threads wait for each other",
     ),
 }

@@ -18,11 +18,13 @@ from tests.host.footprints import Log, strays
 from tests.host.obligations import broken
 from tests.host.running import Forced, decoded, edited, open_host
 
-KERNEL, GEMV, PRODUCER, BLOCK = "vm/kernel.cuh", "ops/gemv.cuh", "vm/producer.cuh", "vm/block.cuh"
+KERNEL, PRODUCER, BLOCK = "vm/kernel.cuh", "vm/producer.cuh", "vm/block.cuh"
+GEMV, INPUT, STEP = "ops/gemv.cuh", "ops/gemv_input.cuh", "ops/attention_step.cuh"
 
-DROPPED_WAIT = (KERNEL, "if (block.thread == 0) {\n    const u64 start", "if (false) {\n    const u64 start")
-NO_MEETING_BEHIND_WAITS = (KERNEL, "    }\n  }\n  return block.meet();\n", "    }\n  }\n  return true;\n")
-MEET_BEHIND_TASK = "run_task(block, head) && block.meet();"
+MEETING_BEHIND_WAITS = "meet();\n    note_moment(shared.times.ready);"
+DROPPED_WAIT = (BLOCK, "if (thread == 0) {\n      const u64 start", "if (false) {\n      const u64 start")
+NO_MEETING_BEHIND_WAITS = (BLOCK, MEETING_BEHIND_WAITS, "")
+NO_MEETING_BEHIND_TASK = (STEP, "finish();\n    return block.meet();", "finish();\n    return block.good;")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,10 +62,13 @@ RACES = {
             "__atomic_load_n(address, __ATOMIC_RELAXED)",
         )
     ),
-    "V2: a signal before all warps are done": race((KERNEL, MEET_BEHIND_TASK, "run_task(block, head);")),
-    "a missing barrier": race((GEMV, "stage(0, true);\n      if (!block.meet()) return false;", "stage(0, true);")),
+    "V2: a signal before all warps are done": race(NO_MEETING_BEHIND_TASK),
+    "a missing barrier": race((GEMV, "if (!block.meet()) return false;\n      finish(", "finish(")),
+    "columns multiplied before all lanes have staged theirs": race(
+        (INPUT, "warp_sync();  // each lane reads what others of its warp have put", "")
+    ),
     "a stale ring stage": race(
-        (PRODUCER, "if (wrapped && !landed(&shared.ring_empty[piece.stage], piece.parity ^ 1)) return false;", ""),
+        (PRODUCER, "if (wrapped && !landed(&shared.ring_empty[piece.stage()], piece.parity() ^ 1)) return false;", ""),
         says="data race|ran out",
         watchdog_s=2.0,  # overwritten in use, or twice before it is used: then a barrier is two phases on
     ),
@@ -112,13 +117,13 @@ def test_no_address_is_wrong(twin: str, compiled: Compile) -> None:
 ADDRESSES = {
     "a tile one row too far": (
         GEMV,
-        "if (weight_row >= task.row_end) return;",
-        "if (weight_row > task.row_end) return;",
+        "if (output >= total || weight_row >= task.row_end) continue;",
+        "if (output >= total || weight_row > task.row_end) continue;",
     ),
     "a row of shared memory behind the last": (
-        GEMV,
-        "hi[row * stride + at] = high;",
-        "hi[row * stride + at + 60000] = high;",
+        INPUT,
+        "*reinterpret_cast<uint2*>(hi + place) = high;",
+        "*reinterpret_cast<uint2*>(hi + place + 120000) = high;",
     ),
 }
 
@@ -173,12 +178,12 @@ def test_the_machine_keeps_its_obligations_in_any_order(seed: int, compiled: Com
 
 STRAYS = {
     "a tile one row too far": Fault(
-        edits=((GEMV, "if (weight_row >= task.row_end) return;", "if (weight_row > task.row_end) return;"),),
+        edits=((GEMV, "weight_row >= task.row_end) continue;", "weight_row > task.row_end) continue;"),),
         says="touches what lies behind|writes undeclared",
     ),
     "an undeclared read": Fault(
-        edits=((GEMV, "if (column < task.k) {", "if (column <= task.k) {"),),
-        says="reads undeclared: 4 bytes of hidden",
+        edits=((INPUT, "at < width && column < kColumns;", "at < width && column <= kColumns;"),),
+        says="reads undeclared: .*hidden",
     ),
     "a declared write that is not made": Fault(
         edits=((GEMV, "logits[row] = 0.0f;", "logits[row - row % 2] = 0.0f;"),),
@@ -188,8 +193,8 @@ STRAYS = {
         edits=(
             (
                 "ops/attention_rows.cuh",
-                "keep(task.k_cache, work.fresh_k[row], row, column, turned(from, row, column));",
-                "",
+                "keep(key ? task.k_cache",
+                "if (!key) keep(key ? task.k_cache",
             ),
         ),
         says="does not write: .*k_cache",
@@ -206,12 +211,10 @@ def test_a_stray_access_is_seen(fault: Fault, compiled: Compile, tmp_path: Path)
 
 OBLIGATIONS = {
     "V1": Fault(
-        edits=((KERNEL, "if (head.wait_count == 0) return block.meet();", "if (head.wait_count == 0) return true;"),),
+        edits=((BLOCK, MEETING_BEHIND_WAITS, f"if (head.wait_count != 0) {MEETING_BEHIND_WAITS}"),),
         says="V1: .* stores before .* is published",
     ),
-    "V2": Fault(
-        edits=((KERNEL, MEET_BEHIND_TASK, "run_task(block, head);"),), says="V2: .* signals before its last access"
-    ),
+    "V2": Fault(edits=(NO_MEETING_BEHIND_TASK,), says="V2: .* signals before its last access"),
     "V3": Fault(edits=(DROPPED_WAIT,), says="V3: .* makes 0 of its 1 waits"),
     "V3 of a stream": Fault(
         edits=((PRODUCER, "open = wait_counter(params,", "open = true || wait_counter(params,"),),
@@ -219,7 +222,13 @@ OBLIGATIONS = {
     ),
     "V4": Fault(edits=(NO_MEETING_BEHIND_WAITS,), says="V4: .* begins before .* is published"),
     "V5": Fault(
-        edits=((KERNEL, "if (thread == 0) {\n        u32* counters", "if (block.lane == 0) {\n        u32* counters"),),
+        edits=(
+            (
+                KERNEL,
+                "if (block.thread == 0) {\n        u32* counters",
+                "if (block.lane == 0) {\n        u32* counters",
+            ),
+        ),
         says="V5: .* signals 4 times, not 1",
     ),
 }
@@ -246,8 +255,8 @@ def test_a_broken_obligation_is_seen(obligation: str, compiled: Compile, tmp_pat
 def test_a_warp_that_drifts_ahead_is_seen(seed: int, compiled: Compile) -> None:
     """It does not wait at meetings, so it is at the next ones while the others are still at this one."""
     model = compiled(layers=2, small=True)
-    waits = "return wait_phase(params, &shared.ending, &shared.meeting, meetings++ & 1, step);"
-    source = edited(emit(model._validated), BLOCK, waits, f"if (warp == 1) return ++meetings;\n    {waits}")
+    meets = "good = meet_all(kThreads, good);"
+    source = edited(emit(model._validated), BLOCK, meets, f"if (warp != 1) {meets}")
     with (
         open_host(model, source, seed=seed, watchdog_s=1.0) as session,
         pytest.raises(DeviceError, match=r"its own block|wait for each other"),

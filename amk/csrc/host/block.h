@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "abi.cuh"
@@ -100,6 +101,13 @@ class Block {
 
   Warp& warp() { return *warps_[current_->index / kLanes]; }
   Meeting& all() { return all_; }
+
+  // The meeting of some threads, and what they agree on: whether each of them brought true.
+  Meeting& some() { return some_; }
+  void agree(bool value) { pending_ = pending_ && value; }
+  void agreed() { agreement_ = std::exchange(pending_, true); }
+  bool agreement() const { return agreement_; }
+
   u32 threads() const { return launch_.threads; }
 
   void arrive(u64* barrier);
@@ -128,6 +136,9 @@ class Block {
   std::vector<std::unique_ptr<Warp>> warps_;
   char* stacks_ = nullptr;
   Meeting all_;
+  Meeting some_;
+  bool pending_ = true;
+  bool agreement_ = true;
   std::vector<Fiber*> ready_;
   size_t first_ready_ = 0;
   std::vector<Fiber*> polling_;

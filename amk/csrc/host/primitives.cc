@@ -17,6 +17,13 @@ void meet_block() {
   block->meet(block->all(), block->threads(), true, [] {});
 }
 
+bool meet_some(u32 threads, bool value) {
+  Block& here = *block;
+  here.agree(value);
+  here.meet(here.some(), threads, true, [&here] { here.agreed(); });
+  return here.agreement();
+}
+
 void meet_warp() {
   block->meet(block->warp().memory, kLanes, true, [] {});
 }

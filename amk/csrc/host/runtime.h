@@ -24,6 +24,9 @@ Index block_index();
 void meet_block();
 void meet_warp();
 
+// barrier.red.and of the block's first `threads` threads.
+bool meet_some(u32 threads, bool value);
+
 // shfl.sync, vote.sync, mma.sync: a warp exchanges registers, which says nothing of memory.
 u32 exchange_xor(u32 bits, int mask);
 bool vote_all(bool value);

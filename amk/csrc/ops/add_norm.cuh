@@ -1,6 +1,7 @@
 // add_norm: a block's output, normed, added to the residual stream; the columns of one task.
 #pragma once
 
+#include "prim/number.cuh"
 #include "vm/block.cuh"
 
 namespace amk {
@@ -13,16 +14,15 @@ struct AddNormOp {
   const AddNormTask& task;
 
   // False when the launch is over.
-  __device__ bool run() {
+  __device__ __forceinline__ bool run() {
+    if (!block.ready(reinterpret_cast<const TaskHead&>(task))) return false;
 #pragma unroll 1
     for (u32 row = 0; row < block.tokens; ++row) {
       const float* x = reinterpret_cast<const float*>(task.x) + row * task.x_stride;
       float squares = 0.0f;
       for (u32 column = block.thread; column < task.k; column += kThreads) squares += x[column] * x[column];
-      bool good;
-      const float total = block.sum(squares, good);
-      if (!good) return false;
-      const float scale = 1.0f / sqrtf(total / task.k + task.eps);
+      const float scale = inverse_root(quotient(block.sum(squares), task.k) + task.eps);
+      if (!block.good) return false;
       const float* gain = reinterpret_cast<const float*>(task.gain);
       const float* residual = reinterpret_cast<const float*>(task.residual) + row * task.out_stride;
       float* out = reinterpret_cast<float*>(task.out) + row * task.out_stride;
@@ -30,7 +30,7 @@ struct AddNormOp {
         out[column] = residual[column] + x[column] * scale * gain[column] * task.scale;
       }
     }
-    return true;
+    return block.meet();
   }
 };
 

@@ -1,14 +1,25 @@
 // attention of a step of one row: each warp takes its own rows of every run of the past, by itself, and what the warps
 // found is put together at the end.
+//
+// A cached row is spread over kLanes lanes of a warp, eight elements and more to each, so that a warp has several rows
+// at work; each of these lane groups keeps a softmax of its own over the rows that fell to it. Where the query group is
+// large, the warps share the queries out too.
 #pragma once
 
 #include "ops/attention_rows.cuh"
 
 namespace amk {
 
+__device__ constexpr int power_above(int value) {
+  int power = 1;
+  while (power < value) power *= 2;
+  return power;
+}
+
 template <class Config>
 struct AttentionRowOp : AttentionRows<Config> {
   using Rows = AttentionRows<Config>;
+  using Part = AttentionPart<Config>;
   using Rows::block;
   using Rows::kDim;
   using Rows::kStride;
@@ -17,149 +28,224 @@ struct AttentionRowOp : AttentionRows<Config> {
   using Rows::task;
   using Rows::work;
   static constexpr int kGroup = Config::kGroup;
-  static constexpr int kEach = (kDim + kWarp - 1) / kWarp;  // elements of a head that a lane holds
+  // Lanes of a row, vectors of four that each of them holds, and rows that a warp has at work.
+  static constexpr int kLanes = power_above((kDim + 7) / 8) < kWarp ? power_above((kDim + 7) / 8) : kWarp;
+  static constexpr int kVectors = (kDim + 4 * kLanes - 1) / (4 * kLanes);
+  static constexpr int kAtOnce = kWarp / kLanes;
+  // Sets of queries, each of so many that its state fits a thread's registers, and the warps of one.
+  static constexpr int kWanted = power_above((kGroup + 2) / 3);
+  static constexpr int kSets = kWanted < kWarps ? kWanted : kWarps;
+  static constexpr int kQueries = (kGroup + kSets - 1) / kSets;
+  static constexpr int kSetWarps = kWarps / kSets;
+  // Rows of a run that the warps of a set take in one turn, and turns that they need.
+  static constexpr int kInTurn = kSetWarps * kAtOnce;
+  static constexpr int kTurns = (static_cast<int>(PastPieces<Config>::kRows) + kInTurn - 1) / kInTurn;
+  static_assert(sizeof(Part) * kWarps * kQueries <= sizeof(work.part), "the warps' shares do not fit");
 
-  float q[kGroup][kEach];
-  float sum[kGroup][kEach];
-  float top[kGroup];
-  float total[kGroup];
+  const int set;    // of queries; kSets and more for a warp that has none
+  const int first;  // row of a turn that falls to this lane
+  const int sub;    // this lane, among the row's
+  float4 sum[kQueries][kVectors];
+  float top[kQueries];  // maximum score, in units of the base-2 logarithm
+  float total[kQueries];
 
-  __device__ AttentionRowOp(Block<Config>& block, const AttentionTask& task) : Rows(block, task) {}
+  __device__ __forceinline__ AttentionRowOp(Block<Config>& block, const AttentionTask& task)
+      : Rows(block, task),
+        set(block.warp / kSetWarps),
+        first(block.warp % kSetWarps * kAtOnce + block.lane / kLanes),
+        sub(block.lane % kLanes) {}
 
   // False when the launch is over.
-  __device__ bool run() {
+  __device__ __forceinline__ bool run() {
     if (!this->begin()) return false;
-#pragma unroll
-    for (int query = 0; query < kGroup; ++query) {
-      top[query] = minus_infinity();
-      total[query] = 0.0f;
-#pragma unroll
-      for (int i = 0; i < kEach; ++i) {
-        const int column = block.lane + i * kWarp;
-        q[query][i] = column < kDim ? work.run.q[query][column] : 0.0f;
-        sum[query][i] = 0.0f;
-      }
-    }
+    begin_softmax();
+    using Element = typename Rows::Element;
     const PastPieces<Config> cut(task, block.pos);
+#pragma unroll 1
     for (u32 row = cut.low; row < cut.high; row += PastPieces<Config>::kRows) {
-      if (!past(row, least(PastPieces<Config>::kRows, cut.high - row))) return false;
+      const int rows = static_cast<int>(least(PastPieces<Config>::kRows, cut.high - row));
+      float weight[kTurns][kQueries];
+      // A piece of k, then the piece of v of the same rows.
+      score(reinterpret_cast<const Element*>(block.take()), rows, weight);
+      block.give_back();
+      weigh(weight);
+      add(reinterpret_cast<const Element*>(block.take()), rows, weight);
+      block.give_back();
     }
-    if (task.split == 0 && block.warp == 0) {
-      score(block.pos, 0, [&](int column) { return work.fresh_k[0][column]; });
-      weigh(0, 1, [&](u32, int column) { return work.fresh_v[0][column]; });
-    }
-    if (!block.meet()) return false;  // the shares take the place of other warps' scores
+    join();
+    if (!block.meet()) return false;  // the shares take the place of the queries
     put_down();
     if (!block.meet()) return false;
     finish();
-    return true;
+    return block.meet();
   }
 
  private:
-  // A piece of k, then the piece of v of the same rows. Rows are dealt out to the warps in turn.
-  __device__ bool past(u32 first, u32 rows) {
-    const char* k = block.take();
-    if (k == nullptr) return false;
-#pragma unroll 1
-    for (u32 row = block.warp; row < rows; row += kWarps) {
-      score(first + row, row, [&](int column) { return this->cached(k, row * kStride + column); });
+  // In split 0 the first lanes of a set begin with the step's own row, which weighs 1 under its own score.
+  __device__ __forceinline__ void begin_softmax() {
+    float weight[1][kQueries];
+    score(work.fresh_k[0], task.split == 0 ? 1 : 0, weight);
+    const bool own = task.split == 0 && mine(first, 1);
+#pragma unroll
+    for (int query = 0; query < kQueries; ++query) {
+      top[query] = weight[0][query];
+      total[query] = own ? 1.0f : 0.0f;
+#pragma unroll
+      for (int i = 0; i < kVectors; ++i) {
+        sum[query][i] = own ? vector(work.fresh_v[0], i) : float4{0.0f, 0.0f, 0.0f, 0.0f};
+      }
     }
-    block.give_back();  // and every lane sees the scores of its warp
-    const char* v = block.take();
-    if (v == nullptr) return false;
-    weigh(block.warp, rows, [&](u32 row, int column) { return this->cached(v, row * kStride + column); });
-    block.give_back();
-    return true;
   }
 
-  // The scores of one row with every query; lanes add their elements in one fixed order.
-  template <class Key>
-  __device__ void score(u32 position, u32 row, Key key) {
-    float dot[kGroup] = {};
-#pragma unroll
-    for (int i = 0; i < kEach; ++i) {
-      const int column = block.lane + i * kWarp;
-      if (column >= kDim) continue;
-      const float value = key(column);
-#pragma unroll
-      for (int query = 0; query < kGroup; ++query) dot[query] += q[query][i] * value;
-    }
-#pragma unroll
-    for (int query = 0; query < kGroup; ++query) {
-      const float made = this->scored(warp_sum(dot[query]), position, 0);
-      if (block.lane == 0) work.run.score[query][row] = made;
-    }
-    warp_sync();
+  // This lane's i-th four elements of a row.
+  template <class T>
+  __device__ __forceinline__ float4 vector(const T* row, int i) const {
+    const int column = (i * kLanes + sub) * 4;
+    if (column >= kDim) return {0.0f, 0.0f, 0.0f, 0.0f};
+    float4 found = load_four(row + column);
+    if (column + 1 >= kDim) found.y = 0.0f;  // what lies behind a row is anything
+    if (column + 2 >= kDim) found.z = 0.0f;
+    if (column + 3 >= kDim) found.w = 0.0f;
+    return found;
   }
 
-  // This warp's rows of a run, from `row` on, weighed by their scores under the new maximum.
-  template <class Value>
-  __device__ void weigh(u32 first, u32 rows, Value value) {
-    if (first >= rows) return;
+  __device__ __forceinline__ bool mine(int row, int rows) const { return row < rows && set < kSets; }
+
+  // The scores of this lane's rows with each query, as powers of two; the lanes of a row add their elements in one
+  // fixed order. Of a row that is not there, minus infinity.
+  template <class T, int kSome>
+  __device__ __forceinline__ void score(const T* keys, int rows, float (&weight)[kSome][kQueries]) const {
 #pragma unroll
-    for (int query = 0; query < kGroup; ++query) {
-      float next = top[query];
-#pragma unroll 1
-      for (u32 row = first; row < rows; row += kWarps) next = fmaxf(next, work.run.score[query][row]);
+    for (int turn = 0; turn < kSome; ++turn) {
+      const int row = turn * kInTurn + first;
+      float dot[kQueries] = {};
+      if (mine(row, rows)) {
+#pragma unroll
+        for (int i = 0; i < kVectors; ++i) {
+          const float4 key = vector(keys + row * kStride, i);
+#pragma unroll
+          for (int query = 0; query < kQueries; ++query) {
+            // Behind the last query, its own again.
+            const float4 own = vector(work.run.q[least(set * kQueries + query, kGroup - 1)], i);
+            dot[query] += own.x * key.x + own.y * key.y + (own.z * key.z + own.w * key.w);
+          }
+        }
+      }
+#pragma unroll
+      for (int query = 0; query < kQueries; ++query) {
+        for (int mask = kLanes / 2; mask > 0; mask /= 2) dot[query] += shuffle_xor(dot[query], mask);
+        weight[turn][query] = mine(row, rows) ? this->capped(dot[query]) * kLog2E : minus_infinity();
+      }
+    }
+  }
+
+  // Scores to weights under the new maximum.
+  template <int kSome>
+  __device__ __forceinline__ void weigh(float (&weight)[kSome][kQueries]) {
+#pragma unroll
+    for (int query = 0; query < kQueries; ++query) {
+      float most = top[query];
+#pragma unroll
+      for (int turn = 0; turn < kSome; ++turn) most = fmaxf(most, weight[turn][query]);
       // A query that has seen nothing yet weighs nothing, which minus infinity less itself would not say.
-      const float shift = next == minus_infinity() ? 0.0f : next;
-      const float shrink = expf(top[query] - shift);
-      top[query] = next;
-      total[query] *= shrink;
+      const float shift = most == minus_infinity() ? 0.0f : most;
+      shrink(query, exp2_of(top[query] - shift));
+      top[query] = most;
 #pragma unroll
-      for (int i = 0; i < kEach; ++i) sum[query][i] *= shrink;
-#pragma unroll 1
-      for (u32 row = first; row < rows; row += kWarps) {
-        const float weight = expf(work.run.score[query][row] - shift);
-        total[query] += weight;
+      for (int turn = 0; turn < kSome; ++turn) {
+        weight[turn][query] = exp2_of(weight[turn][query] - shift);
+        total[query] += weight[turn][query];
+      }
+    }
+  }
+
+  __device__ __forceinline__ void shrink(int query, float by) {
+    total[query] *= by;
 #pragma unroll
-        for (int i = 0; i < kEach; ++i) {
-          const int column = block.lane + i * kWarp;
-          if (column < kDim) sum[query][i] += weight * value(row, column);
+    for (int i = 0; i < kVectors; ++i) {
+      float4& all = sum[query][i];
+      all = {all.x * by, all.y * by, all.z * by, all.w * by};
+    }
+  }
+
+  template <class T, int kSome>
+  __device__ __forceinline__ void add(const T* values, int rows, const float (&weight)[kSome][kQueries]) {
+#pragma unroll
+    for (int turn = 0; turn < kSome; ++turn) {
+      const int row = turn * kInTurn + first;
+      if (!mine(row, rows)) continue;
+#pragma unroll
+      for (int i = 0; i < kVectors; ++i) {
+        const float4 value = vector(values + row * kStride, i);
+#pragma unroll
+        for (int query = 0; query < kQueries; ++query) {
+          float4& all = sum[query][i];
+          const float by = weight[turn][query];
+          all = {all.x + value.x * by, all.y + value.y * by, all.z + value.z * by, all.w + value.w * by};
         }
       }
     }
-    warp_sync();  // before the next run's scores
   }
 
-  __device__ void put_down() {
+  // The lane groups' shares, put together in the first of them.
+  __device__ __forceinline__ void join() {
 #pragma unroll
-    for (int query = 0; query < kGroup; ++query) {
-      AttentionPart<Config>& part = work.part[block.warp][query];
+    for (int query = 0; query < kQueries; ++query) {
+      float most = top[query];
+      for (int mask = kLanes; mask < kWarp; mask *= 2) most = fmaxf(most, shuffle_xor(most, mask));
+      shrink(query, exp2_of(top[query] - (most == minus_infinity() ? 0.0f : most)));
+      top[query] = most;
+      for (int mask = kLanes; mask < kWarp; mask *= 2) {
+        total[query] += shuffle_xor(total[query], mask);
+#pragma unroll
+        for (int i = 0; i < kVectors; ++i) {
+          float4& all = sum[query][i];
+          all = {all.x + shuffle_xor(all.x, mask), all.y + shuffle_xor(all.y, mask), all.z + shuffle_xor(all.z, mask),
+                 all.w + shuffle_xor(all.w, mask)};
+        }
+      }
+    }
+  }
+
+  __device__ __forceinline__ void put_down() {
+    if (block.lane >= kLanes) return;
+#pragma unroll
+    for (int query = 0; query < kQueries; ++query) {
+      Part& part = (&work.part[0][0])[block.warp * kQueries + query];
       if (block.lane == 0) {
         part.top = top[query];
         part.total = total[query];
       }
 #pragma unroll
-      for (int i = 0; i < kEach; ++i) {
-        const int column = block.lane + i * kWarp;
-        if (column < kDim) part.sum[column] = sum[query][i];
+      for (int i = 0; i < kVectors; ++i) {
+        const int column = (i * kLanes + sub) * 4;
+        if (column < kDim) *reinterpret_cast<float4*>(part.sum + column) = sum[query][i];
       }
     }
   }
 
   // The warps' shares put together, in warp order.
-  __device__ void finish() {
+  __device__ __forceinline__ void finish() {
     float* out = reinterpret_cast<float*>(task.out);
     float* stats = reinterpret_cast<float*>(task.stats);
 #pragma unroll 1
     for (u32 at = block.thread; at < kGroup * kDim; at += kThreads) {
       const u32 query = at / kDim, column = at % kDim;
+      const Part* part = &work.part[0][0] + query / kQueries * kSetWarps * kQueries + query % kQueries;
       float most = minus_infinity();
-#pragma unroll 1
-      for (int warp = 0; warp < kWarps; ++warp) most = fmaxf(most, work.part[warp][query].top);
+#pragma unroll 4
+      for (int warp = 0; warp < kSetWarps; ++warp) most = fmaxf(most, part[warp * kQueries].top);
       const float shift = most == minus_infinity() ? 0.0f : most;
       float value = 0.0f, all = 0.0f;
-#pragma unroll 1
-      for (int warp = 0; warp < kWarps; ++warp) {
-        const AttentionPart<Config>& part = work.part[warp][query];
-        const float weight = expf(part.top - shift);
-        value += part.sum[column] * weight;
-        all += part.total * weight;
+#pragma unroll 4
+      for (int warp = 0; warp < kSetWarps; ++warp) {
+        const float weight = exp2_of(part[warp * kQueries].top - shift);
+        value += part[warp * kQueries].sum[column] * weight;
+        all += part[warp * kQueries].total * weight;
       }
-      out[(task.q_head + query) * kDim + column] = task.stats == 0 ? value / all : value;
+      out[(task.q_head + query) * kDim + column] = task.stats == 0 ? quotient(value, all) : value;
       if (task.stats != 0 && column == 0) {
-        stats[(task.q_head + query) * 2] = most;
+        stats[(task.q_head + query) * 2] = most / kLog2E;
         stats[(task.q_head + query) * 2 + 1] = all;
       }
     }

@@ -8,12 +8,21 @@
 
 namespace amk {
 
+template <bool kFirst, class First, class Second>
+struct Chosen {
+  using Type = First;
+};
+template <class First, class Second>
+struct Chosen<false, First, Second> {
+  using Type = Second;
+};
+
 // One warp's share of a query's softmax.
 template <class Config>
-struct AttentionPart {
+struct alignas(16) AttentionPart {
+  float sum[(Config::kHeadDim + 3) / 4 * 4];
   float top;    // maximum score
   float total;  // sum of exponentials under it
-  float sum[Config::kHeadDim];
 };
 
 template <class Config>
@@ -22,12 +31,15 @@ struct AttentionRows {
   static constexpr int kThreads = kWarps * kWarp;
   static constexpr int kDim = Config::kHeadDim;
   static constexpr int kStride = Config::kHeadStride;  // elements of a cached row, padded to 16 bytes
+  static constexpr u32 kNorm = Config::kHeadNorm;
   static constexpr int kQueries = Config::kGroup * Config::kTokensMax;
   static constexpr int kRows = static_cast<int>(PastPieces<Config>::kRows) > Config::kTokensMax
                                    ? static_cast<int>(PastPieces<Config>::kRows)
                                    : Config::kTokensMax;
 
-  struct Run {
+  using Element = typename Chosen<Config::kKvBytes == 4, float, u16>::Type;  // of the cache
+
+  struct alignas(16) Run {
     float q[kQueries][kStride];
     float score[kQueries][kRows];
   };
@@ -38,8 +50,8 @@ struct AttentionRows {
       Run run;
       AttentionPart<Config> part[kWarps][Config::kGroup];
     };
-    float fresh_k[Config::kTokensMax][kStride];
-    float fresh_v[Config::kTokensMax][kStride];
+    alignas(16) float fresh_k[Config::kTokensMax][kStride];
+    alignas(16) float fresh_v[Config::kTokensMax][kStride];
     float top[kQueries];     // maximum score so far
     float total[kQueries];   // sum of exponentials under it
     float shrink[kQueries];  // what the last maximum weighs under the new one
@@ -53,15 +65,15 @@ struct AttentionRows {
   Work& work;
   u32 queries;  // group * tokens, query = head * tokens + row
 
-  __device__ AttentionRows(Block<Config>& block, const AttentionTask& task)
+  __device__ __forceinline__ AttentionRows(Block<Config>& block, const AttentionTask& task)
       : block(block),
         task(task),
         work(*reinterpret_cast<Work*>(block.shared.work)),
         queries(Config::kGroup * block.tokens) {}
 
   // Rows in shared memory, seen by all. False when the launch is over.
-  __device__ bool begin() {
-    if (task.head_norm != kHeadNormNone) {
+  __device__ __forceinline__ bool begin() {
+    if (kNorm == kHeadNormRow) {
       norms();
       if (!block.meet()) return false;
     }
@@ -69,94 +81,126 @@ struct AttentionRows {
     return block.meet();
   }
 
-  __device__ static float cached(const char* rows, u32 at) {
-    if constexpr (Config::kKvBytes == 4) {
-      return reinterpret_cast<const float*>(rows)[at];
-    } else {
-      return from_bf16(reinterpret_cast<const u16*>(rows)[at]);
-    }
+  __device__ __forceinline__ static float plain(float value) { return value; }
+  __device__ __forceinline__ static float plain(u16 value) { return from_bf16(value); }
+  __device__ __forceinline__ static float cached(const char* rows, u32 at) {
+    return plain(reinterpret_cast<const Element*>(rows)[at]);
   }
 
   // A score as it enters the softmax: capped, and hidden from a row of the step that does not see the position.
-  __device__ float scored(float dot, u32 position, u32 row) const {
+  __device__ __forceinline__ float scored(float dot, u32 position, u32 row) const {
     const u32 own = block.pos + row;
     if (position > own || position + task.window <= own) return minus_infinity();
-    return task.softcap == 0.0f ? dot : task.softcap * tanhf(dot / task.softcap);
+    return capped(dot);
+  }
+
+  __device__ __forceinline__ float capped(float dot) const {
+    return Config::kSoftcap ? task.softcap * tanhf(dot / task.softcap) : dot;
   }
 
  private:
-  // 1 / sqrt(mean(x^2) + eps) of each query's and key's head, or of the row that it is part of; one warp each.
-  __device__ void norms() {
-    const float* qkv = reinterpret_cast<const float*>(task.qkv);
-    const bool whole = task.head_norm == kHeadNormRow;
-    const u32 query_norms = whole ? block.tokens : queries;
-    const u32 key_norms = task.split == 0 ? block.tokens : 0;
-    for (u32 item = block.warp; item < query_norms + key_norms; item += kWarps) {
-      const bool key = item >= query_norms;
-      const u32 at = key ? item - query_norms : item;
-      u32 column = key ? task.k_column : task.q_column + at / block.tokens * kDim, width = kDim;
-      if (whole) {
-        column = key ? task.heads * kDim : 0;
-        width = (key ? task.kv_heads : task.heads) * kDim;
-      }
-      const float* x = qkv + at % block.tokens * task.qkv_stride + column;
+  static constexpr int kEach = (kDim + kWarp - 1) / kWarp;  // elements of a head that a lane turns
+
+  // 1 / sqrt(mean(x^2) + eps) of the whole rows that queries and keys are parts of; one warp each.
+  __device__ __forceinline__ void norms() {
+    const u32 kinds = task.split == 0 ? 2 : 1;
+    for (u32 item = block.warp; item < kinds * block.tokens; item += kWarps) {
+      const u32 row = item % block.tokens;
+      const bool key = item >= block.tokens;
+      const u32 width = (key ? task.kv_heads : task.heads) * kDim;
+      const float* x = reinterpret_cast<const float*>(task.qkv) + row * task.qkv_stride + (key ? task.heads * kDim : 0);
       float squares = 0.0f;
       for (u32 i = block.lane; i < width; i += kWarp) squares += x[i] * x[i];
-      squares = warp_sum(squares);
-      float* to = key ? work.k_norm : work.q_norm;
-      if (block.lane == 0) to[at] = 1.0f / sqrtf(squares / width + (key ? task.k_eps : task.q_eps));
+      const float norm = inverse_root(quotient(warp_sum(squares), width) + (key ? task.k_eps : task.q_eps));
+      if (block.lane == 0) (key ? work.k_norm : work.q_norm)[row] = norm;
     }
   }
 
-  // Rotated q and, in split 0, rotated k and plain v of the step's rows; these are appended to the cache.
-  __device__ void load() {
+  // Rotated q and, in split 0, rotated k and plain v of the step's rows; these are appended to the cache. A warp a
+  // head.
+  __device__ __forceinline__ void load() {
+    const u32 heads = Config::kGroup + (task.split == 0 ? 2 : 0);
     const float* qkv = reinterpret_cast<const float*>(task.qkv);
-    const bool whole = task.head_norm == kHeadNormRow;
-    for (u32 at = block.thread; at < queries * kDim; at += kThreads) {
-      const u32 query = at / kDim, column = at % kDim;
-      const u32 row = query % block.tokens, head = query / block.tokens;
-      const Head from{qkv + row * task.qkv_stride + task.q_column + head * kDim,
-                      gain(task.q_gain, whole ? head * kDim : 0), work.q_norm[whole ? row : query]};
-      work.run.q[query][column] = turned(from, row, column) * task.scale;
+#pragma unroll 1
+    for (u32 item = block.warp; item < heads * block.tokens; item += kWarps) {
+      const u32 row = item % block.tokens, head = item / block.tokens;
+      const float* x = qkv + row * task.qkv_stride;
+      const bool query = head < Config::kGroup, key = head == Config::kGroup;
+      const u32 at = query ? task.q_column + head * kDim : key ? task.k_column : task.v_column;
+      const u64 gain = query ? task.q_gain + (kNorm == kHeadNormRow ? 4 * head * kDim : 0) : task.k_gain;
+      float made[kEach];
+      turn({x + at, reinterpret_cast<const float*>(gain), query ? task.q_eps : task.k_eps,
+            (query ? work.q_norm : work.k_norm)[row], query || key},
+           row, made);
+#pragma unroll
+      for (int i = 0; i < kEach; ++i) {
+        if (!inside(i)) continue;
+        if (query) {
+          work.run.q[head * block.tokens + row][column(i)] = made[i] * task.scale;
+        } else {
+          float* fresh = key ? work.fresh_k[row] : work.fresh_v[row];
+          keep(key ? task.k_cache : task.v_cache, fresh, row, column(i), made[i]);
+        }
+      }
     }
     for (u32 query = block.thread; query < queries; query += kThreads) {
       work.top[query] = minus_infinity();
       work.total[query] = 0.0f;
     }
-    if (task.split != 0) return;
-    for (u32 at = block.thread; at < block.tokens * kDim; at += kThreads) {
-      const u32 row = at / kDim, column = at % kDim;
-      const Head from{qkv + row * task.qkv_stride + task.k_column, gain(task.k_gain, 0), work.k_norm[row]};
-      keep(task.k_cache, work.fresh_k[row], row, column, turned(from, row, column));
-      keep(task.v_cache, work.fresh_v[row], row, column, qkv[row * task.qkv_stride + task.v_column + column]);
-    }
   }
 
-  // A head of a query or key before it is turned.
+  // This lane's i-th element of a head.
+  __device__ __forceinline__ int column(int i) const { return block.lane + i * kWarp; }
+  __device__ __forceinline__ bool inside(int i) const { return column(i) < kDim; }
+
+  // A head as it comes out of the projection.
   struct Head {
     const float* x;
-    const float* gain;  // null where there is no norm
-    float norm;
-
-    __device__ float at(u32 column) const { return gain == nullptr ? x[column] : x[column] * norm * gain[column]; }
+    const float* gain;  // of its norm
+    float eps;
+    float row_norm;  // where whole rows are normed
+    bool turns;      // and is normed: not so a value
   };
 
-  __device__ const float* gain(u64 address, u32 column) const {
-    return task.head_norm == kHeadNormNone ? nullptr : reinterpret_cast<const float*>(address) + column;
-  }
-
-  // Of the elements that turn, each and its partner half of them away turn by the angle of the row's position.
-  __device__ float turned(const Head& head, u32 row, u32 column) const {
-    const float value = head.at(column);
-    if (column >= task.rotary_dim) return value;
-    const u32 half = task.rotary_dim / 2;
-    const u32 pair = column < half ? column : column - half;
+  // This lane's elements, normed and turned. Of the elements that turn, each and its partner half of them away turn by
+  // the angle of the row's position.
+  __device__ __forceinline__ void turn(const Head& head, u32 row, float (&made)[kEach]) const {
+    const u32 turning = head.turns ? task.rotary_dim : 0, half = task.rotary_dim / 2;
     const float* rope = reinterpret_cast<const float*>(task.rope) + static_cast<u64>(block.pos + row) * task.rotary_dim;
-    const float cosine = rope[pair], sine = rope[half + pair];
-    return column < half ? value * cosine - head.at(column + half) * sine : value * cosine + head.at(pair) * sine;
+    float own[kEach], other[kEach], cosine[kEach], sine[kEach];
+#pragma unroll
+    for (int i = 0; i < kEach; ++i) {
+      own[i] = other[i] = sine[i] = 0.0f;
+      cosine[i] = 1.0f;
+      if (!inside(i)) continue;
+      const u32 at = column(i);
+      own[i] = head.x[at];
+      if (at >= turning) continue;
+      other[i] = at < half ? -head.x[at + half] : head.x[at - half];
+      cosine[i] = rope[at < half ? at : at - half];
+      sine[i] = rope[at < half ? half + at : at];
+    }
+    if (kNorm != kHeadNormNone && head.turns) {
+      float norm = head.row_norm;
+      if (kNorm == kHeadNormHead) {
+        float squares = 0.0f;
+#pragma unroll
+        for (int i = 0; i < kEach; ++i) squares += own[i] * own[i];
+        norm = inverse_root(warp_sum(squares) * (1.0f / kDim) + head.eps);
+      }
+#pragma unroll
+      for (int i = 0; i < kEach; ++i) {
+        if (!inside(i)) continue;
+        const u32 at = column(i);
+        own[i] *= norm * head.gain[at];
+        if (at < turning) other[i] *= norm * head.gain[at < half ? at + half : at - half];
+      }
+    }
+#pragma unroll
+    for (int i = 0; i < kEach; ++i) made[i] = own[i] * cosine[i] + other[i] * sine[i];
   }
 
-  __device__ void keep(u64 cache, float* fresh, u32 row, u32 column, float value) const {
+  __device__ __forceinline__ void keep(u64 cache, float* fresh, u32 row, u32 column, float value) const {
     fresh[column] = value;  // not rounded: a step's own rows are read before they are kept
     const u64 at = static_cast<u64>(block.pos + row) * kStride + column;
     if constexpr (Config::kKvBytes == 4) {

@@ -22,10 +22,11 @@ struct AttentionStepOp : AttentionRows<Config> {
 
   float mine[kMine];
 
-  __device__ AttentionStepOp(Block<Config>& block, const AttentionTask& task) : Rows(block, task), mine() {}
+  __device__ __forceinline__ AttentionStepOp(Block<Config>& block, const AttentionTask& task)
+      : Rows(block, task), mine() {}
 
   // False when the launch is over.
-  __device__ bool run() {
+  __device__ __forceinline__ bool run() {
     if (!this->begin()) return false;
     const PastPieces<Config> cut(task, block.pos);
     for (u32 row = cut.low; row < cut.high; row += PastPieces<Config>::kRows) {
@@ -33,14 +34,13 @@ struct AttentionStepOp : AttentionRows<Config> {
     }
     if (task.split == 0 && !fresh()) return false;
     finish();
-    return true;
+    return block.meet();
   }
 
  private:
   // A run of the past from position `first` on: a piece of k, then the piece of v of the same rows.
-  __device__ bool past(u32 first, u32 rows) {
+  __device__ __forceinline__ bool past(u32 first, u32 rows) {
     const char* k = block.take();
-    if (k == nullptr) return false;
     for (u32 at = block.thread; at < queries * rows; at += kThreads) {
       const u32 query = at / rows, row = at % rows;
       float dot = 0.0f;
@@ -57,14 +57,13 @@ struct AttentionStepOp : AttentionRows<Config> {
     weigh(rows);
     if (!block.meet()) return false;
     const char* v = block.take();
-    if (v == nullptr) return false;
     accumulate(rows, [&](u32 row, u32 column) { return this->cached(v, row * kStride + column); });
     block.give_back();
     return block.meet();  // before the next run's scores
   }
 
   // The step's own rows, each seen by itself and later ones.
-  __device__ bool fresh() {
+  __device__ __forceinline__ bool fresh() {
     for (u32 at = block.thread; at < queries * block.tokens; at += kThreads) {
       const u32 query = at / block.tokens, row = at % block.tokens;
       float dot = 0.0f;
@@ -80,7 +79,7 @@ struct AttentionStepOp : AttentionRows<Config> {
   }
 
   // Scores of a run to weights under the new maximum; one warp a query.
-  __device__ void weigh(u32 rows) {
+  __device__ __forceinline__ void weigh(u32 rows) {
     for (u32 query = block.warp; query < queries; query += kWarps) {
       float top = work.top[query];
       for (u32 row = block.lane; row < rows; row += kWarp) top = fmaxf(top, work.run.score[query][row]);
@@ -105,7 +104,7 @@ struct AttentionStepOp : AttentionRows<Config> {
   }
 
   template <class Value>
-  __device__ void accumulate(u32 rows, Value value) {
+  __device__ __forceinline__ void accumulate(u32 rows, Value value) {
 #pragma unroll
     for (int i = 0; i < kMine; ++i) {
       const u32 at = block.thread + i * kThreads;
@@ -118,7 +117,7 @@ struct AttentionStepOp : AttentionRows<Config> {
     }
   }
 
-  __device__ void finish() {
+  __device__ __forceinline__ void finish() {
     float* out = reinterpret_cast<float*>(task.out);
 #pragma unroll
     for (int i = 0; i < kMine; ++i) {
@@ -126,7 +125,7 @@ struct AttentionStepOp : AttentionRows<Config> {
       if (at >= queries * kDim) continue;
       const u32 query = at / kDim, column = at % kDim;
       const u32 row = query % block.tokens, head = query / block.tokens;
-      const float value = task.stats == 0 ? mine[i] / work.total[query] : mine[i];
+      const float value = task.stats == 0 ? quotient(mine[i], work.total[query]) : mine[i];
       out[row * task.heads * kDim + (task.q_head + head) * kDim + column] = value;
     }
     if (task.stats == 0) return;

@@ -1,307 +1,231 @@
 // gemv: rows of a weight matrix times the step's rows, by tensor core, with what stands before and behind it fused in.
+//
+// Each consumer warp multiplies the column blocks that are its own (every kWarps-th), stages the columns of x that
+// these need, and shares nothing with other warps until their sums are added. So a task has two meetings: behind its
+// waits, and before the sums.
 #pragma once
 
+#include "ops/best.cuh"
+#include "ops/gemv_input.cuh"
 #include "prim/mma.cuh"
-#include "prim/number.cuh"
-#include "vm/block.cuh"
-#include "vm/stream.cuh"
 
 namespace amk {
 
-template <class Config>
+// `kRows` rows of x, known beforehand, or the step's if it is 0.
+template <class Config, class Shape, u32 kRows>
 struct GemvOp {
-  static constexpr int kWarps = Config::kConsumerWarps;
-  static constexpr int kThreads = kWarps * kWarp;
+  static constexpr u32 kWarps = Config::kConsumerWarps;
+  static constexpr u32 kThreads = kWarps * kWarp;
+  static constexpr u32 kPitch = Shared<Config>::kSumPitch;
+  // Blocks of a piece that fall to one warp, at most.
+  static constexpr u32 kShare =
+      divide_up(least(GemvPieces<Config>::kPieceBlocks, divide_up(Shape::kColumns, kTileColumns)), kWarps);
 
   Block<Config>& block;
   const GemvTask& task;
-  GemvPieces<Config> cut;
-  u32 rows;    // of x in this step
-  u32 first;   // row of the step that is x's first
-  u32 stride;  // elements from one staged row to the next
-  u16* hi;     // [rows, stride] bf16
-  u16* lo;
+  const u32 rows;  // of x in this step
+  const GemvPieces<Config> cut;
+  GemvInput<Config, Shape, kRows> input;
+  const u32 outputs;  // of a tile
+  float best = minus_infinity();
+  int best_row = -1;
 
-  __device__ GemvOp(Block<Config>& block, const GemvTask& task)
+  __device__ __forceinline__ GemvOp(Block<Config>& block, const GemvTask& task)
       : block(block),
         task(task),
-        cut(task, task.last_row_only ? 1 : block.tokens),
-        rows(task.last_row_only ? 1 : block.tokens),
-        first(task.last_row_only ? block.tokens - 1 : 0),
-        stride(cut.chunk_blocks * kTileColumns + kRowPad),
-        hi(reinterpret_cast<u16*>(block.shared.work)),
-        lo(hi + rows * stride) {}
+        rows(kRows == 0 ? block.tokens : kRows),
+        cut(task.row_end - task.row_begin, Shape::kColumns, rows),
+        input(block, task, rows, cut),
+        outputs(rows * kTileRows) {}
 
   // False when the launch is over.
-  __device__ bool run() {
-    if (task.epilogue == kEpilogueArgmax && prompt_goes_on()) return neutral();
-    if (task.prologue == kPrologueLayerNorm && !layer_norm()) return false;
-    const bool whole = cut.chunk_blocks == cut.blocks;
-    if (whole) {
-      stage(0, true);
-      if (!block.meet()) return false;
-    }
-    float best = minus_infinity();
-    int best_row = -1;
-    for (u32 tile = 0; tile < cut.tiles; tile += kTileGroup) {
-      float sum[kTileGroup][4] = {};
+  __device__ __forceinline__ bool run() {
+    if (!block.ready(reinterpret_cast<const TaskHead&>(task))) return false;
+    if (Shape::kEpilogue == kEpilogueArgmax && prompt_goes_on()) return neutral();
+    if (Shape::kPrologue == kPrologueLayerNorm && !input.layer_norm()) return false;
+    if (cut.whole()) input.stage(0, true);
+#pragma unroll 1
+    for (u32 group = 0; group < cut.tiles; group += cut.group_tiles) {
+      const u32 tiles = cut.in_group(group), total = tiles * outputs;
+      const Beside beside = block.thread < total ? read_beside(group, block.thread) : Beside{};
+#pragma unroll 1
       for (u32 chunk = 0; chunk < cut.blocks; chunk += cut.chunk_blocks) {
-        if (!whole) {
-          if (!block.meet()) return false;  // before other warps' last chunk is overwritten
-          stage(chunk, tile == 0);
-          if (!block.meet()) return false;
-        }
-        if (!multiply(tile, chunk, sum)) return false;
+        if (!cut.whole()) input.stage(chunk, group == 0);
+        multiply(tiles, chunk);
       }
-      if (!reduce(tile, sum, best, best_row)) return false;
+      input.put_squares();
+      if (!block.meet()) return false;
+      finish(group, total, beside);
+      if (group + tiles < cut.tiles && !block.meet()) return false;  // before the next group's sums
     }
-    return task.epilogue != kEpilogueArgmax || argmax(best, best_row);
+    if (Shape::kEpilogue == kEpilogueArgmax) return argmax();
+    // What warp 0 alone has stored, thread 0 publishes without a meeting.
+    return cut.tiles * outputs <= kWarp || block.meet();
   }
 
  private:
-  __device__ bool prompt_goes_on() const {
+  // What is added to an output.
+  struct Beside {
+    float residual = 0.0f;
+    float bias = 0.0f;
+  };
+
+  __device__ __forceinline__ bool prompt_goes_on() const {
     return block.pos + block.tokens < *reinterpret_cast<const u32*>(task.prompt_length);
   }
 
   // The head has no work while the prompt gives the next token; what it declares to write it writes all the same.
-  __device__ bool neutral() {
+  __device__ __forceinline__ bool neutral() {
     float* logits = reinterpret_cast<float*>(task.out);
     for (u32 row = task.row_begin + block.thread; row < task.row_end; row += kThreads) logits[row] = 0.0f;
     if (block.thread == 0) {
       *reinterpret_cast<float*>(task.best_value) = minus_infinity();
       *reinterpret_cast<int*>(task.best_index) = 0;
     }
-    return true;
-  }
-
-  __device__ float x(u32 row, u32 column) const {
-    const float* base = reinterpret_cast<const float*>(task.x);
-    return base[(first + row) * task.x_stride + column];
-  }
-
-  // 1 / sqrt(mean(x^2) + eps) of a row, of what the warps added up while they staged it. It multiplies behind the dot
-  // product, which is linear, so nothing waits for it.
-  __device__ float norm_scale(u32 row) const {
-    float squares = 0.0f;
-    for (int warp = 0; warp < kWarps; ++warp) squares += block.shared.squares[row][warp];
-    return 1.0f / sqrtf(squares / task.k + task.eps);
-  }
-
-  // Mean and 1 / sqrt(variance + eps) of each row, in two passes; they are needed before the dot product.
-  __device__ bool layer_norm() {
-#pragma unroll 1
-    for (u32 row = 0; row < rows; ++row) {
-      float mean = 0.0f;
-#pragma unroll 1
-      for (int pass = 0; pass < 2; ++pass) {
-        float sum = 0.0f;
-        for (u32 column = block.thread; column < task.k; column += kThreads) {
-          const float value = x(row, column) - mean;
-          sum += pass == 0 ? value : value * value;
-        }
-        bool good;
-        const float total = block.sum(sum, good) / task.k;
-        if (!good) return false;
-        if (pass == 0) {
-          mean = total;
-        } else if (block.thread == 0) {
-          block.shared.shift[row] = mean;
-          block.shared.scale[row] = 1.0f / sqrtf(total + task.eps);
-        }
-      }
-    }
     return block.meet();
   }
 
-  // Partial attention results, merged in split order.
-  __device__ float merged(u32 row, u32 column) const {
-    const u32 head = column / Config::kHeadDim;
-    const float* base = reinterpret_cast<const float*>(task.x);
-    const float* stats = reinterpret_cast<const float*>(task.stats);
-    float top = minus_infinity();
-#pragma unroll 1
-    for (u32 split = 0; split < task.splits; ++split) {
-      top = fmaxf(top, stats[((split * Config::kTokensMax + row) * task.heads + head) * 2]);
-    }
-    float value = 0.0f, total = 0.0f;
-#pragma unroll 1
-    for (u32 split = 0; split < task.splits; ++split) {
-      const float* stat = stats + ((split * Config::kTokensMax + row) * task.heads + head) * 2;
-      const float weight = expf(stat[0] - top);
-      value += base[split * task.split_stride + row * task.x_stride + column] * weight;
-      total += stat[1] * weight;
-    }
-    return value / total;
+  // Outputs of a group are numbered by tile, row of x, row of the tile.
+  __device__ __forceinline__ u32 row_of(u32 output) const { return kRows == 1 ? 0 : output % outputs / kTileRows; }
+  __device__ __forceinline__ u32 weight_row_of(u32 first_tile, u32 output) const {
+    const u32 tile = first_tile + output / outputs;
+    return task.row_begin + tile * kTileRows + output % kTileRows;
   }
 
-  // Columns of a chunk as hi and lo; zeros behind the last one. Sums of squares for the norm are
-  // taken the first time.
-  __device__ void stage(u32 chunk, bool first_time) {
-    const u32 begin = chunk * kTileColumns;
-    const u32 count = least(cut.chunk_blocks, cut.blocks - chunk) * kTileColumns;
-    const float* gain = reinterpret_cast<const float*>(task.gain);
-    for (u32 row = 0; row < rows; ++row) {
-      float squares = 0.0f;
-      for (u32 at = block.thread; at < count; at += kThreads) {
-        const u32 column = begin + at;
-        float value = 0.0f;
-        if (column < task.k) {
-          value = task.prologue == kPrologueMergeSplits ? merged(row, column) : x(row, column);
-          if (task.prologue == kPrologueNorm) {
-            squares += value * value;
-            value *= gain[column];
-          }
-          if (task.prologue == kPrologueLayerNorm) {
-            value = (value - block.shared.shift[row]) * block.shared.scale[row] * gain[column];
-            if (task.shift != 0) value += reinterpret_cast<const float*>(task.shift)[column];
-          }
+  __device__ __forceinline__ Beside read_beside(u32 first_tile, u32 output) const {
+    Beside found;
+    const u32 weight_row = weight_row_of(first_tile, output);
+    if (weight_row >= task.row_end) return found;
+    if (Shape::kEpilogue == kEpilogueAddResidual) {
+      found.residual = reinterpret_cast<const float*>(task.residual)[row_of(output) * task.out_stride + weight_row];
+    }
+    if (Shape::kBias) found.bias = reinterpret_cast<const float*>(task.bias)[weight_row];
+    return found;
+  }
+
+  // This warp's share of the products of a group of tiles with the staged chunk: every kWarps-th block of each piece.
+  __device__ __forceinline__ void multiply(u32 tiles, u32 chunk) {
+    const u32 width = cut.in_chunk(chunk);
+#pragma unroll 1
+    for (u32 tile = 0; tile < tiles; tile += cut.piece_tiles) {
+      float sum[4] = {};
+      for (u32 begin = 0; begin < width; begin += cut.piece_blocks) {
+        const char* piece = block.take() + block.lane * 16;
+        const u32 count = least(cut.piece_blocks, width - begin);
+        share(piece, begin, count, sum);
+        for (u32 other = 1; other < least(cut.piece_tiles, tiles - tile); ++other) {
+          put_down(tile + other - 1, chunk, sum);
+          sum[0] = sum[1] = sum[2] = sum[3] = 0.0f;
+          share(piece + other * count * kBlockBytes, 0, count, sum);
         }
-        const u16 high = to_bf16(value);
-        hi[row * stride + at] = high;
-        lo[row * stride + at] = to_bf16(value - from_bf16(high));
+        block.give_back();
       }
-      if (task.prologue == kPrologueNorm && first_time) {
-        squares = warp_sum(squares);
-        float& sum = block.shared.squares[row][block.warp];
-        if (block.lane == 0) sum = chunk == 0 ? squares : sum + squares;
-      }
+      put_down(tile + least(cut.piece_tiles, tiles - tile) - 1, chunk, sum);
     }
   }
 
-  // This warp's share of the products of a group of tiles with the staged chunk.
-  __device__ bool multiply(u32 first_tile, u32 chunk, float (&sum)[kTileGroup][4]) {
-    const u32 group = block.lane / 4, quad = block.lane % 4;
-    const bool has_row = group < rows;
-    const u16* high_row = hi + group * stride + quad * 8;
-    const u16* low_row = lo + group * stride + quad * 8;
-    return cut.each_in_chunk(first_tile, chunk, [&](u32 tile, u32 piece, u32 count) {
-      const char* weights = block.take();
-      if (weights == nullptr) return false;
-      float part[4] = {};
-#pragma unroll 2
-      for (u32 at = block.warp; at < count; at += kWarps) {
-        const uint4 w = *reinterpret_cast<const uint4*>(weights + at * kBlockBytes + block.lane * 16);
-        uint4 h = {0, 0, 0, 0}, l = {0, 0, 0, 0};
-        if (has_row) {
-          const u32 column = (piece - chunk + at) * kTileColumns;
-          h = *reinterpret_cast<const uint4*>(high_row + column);
-          l = *reinterpret_cast<const uint4*>(low_row + column);
-        }
-        mma_bf16(part, h.x, l.x, h.y, l.y, w.x, w.y);
-        mma_bf16(part, h.z, l.z, h.w, l.w, w.z, w.w);
-      }
+  // Of `count` blocks that begin `begin` blocks into the chunk.
+  __device__ __forceinline__ void share(const char* piece, u32 begin, u32 count, float (&sum)[4]) const {
 #pragma unroll
-      for (int slot = 0; slot < kTileGroup; ++slot) {
-        if (first_tile + slot != tile) continue;
-        for (int i = 0; i < 4; ++i) sum[slot][i] += part[i];
-      }
-      block.give_back();
-      return true;
-    });
+    for (u32 i = 0; i < kShare; ++i) {
+      const u32 at = block.warp + i * kWarps;
+      if (at >= count) continue;
+      const uint4 w = *reinterpret_cast<const uint4*>(piece + at * kBlockBytes);
+      const auto x = input.fragment(begin + at);
+      mma_bf16(sum, x.high.x, x.low.x, x.high.y, x.low.y, w.x, w.y);
+      mma_bf16(sum, x.high.z, x.low.z, x.high.w, x.low.w, w.z, w.w);
+    }
   }
 
-  // Add the warps' shares of a group in warp order, and finish its rows.
-  __device__ bool reduce(u32 first_tile, float (&sum)[kTileGroup][4], float& best, int& best_row) {
+  // A tile's sums; those of hi and lo are one. Behind the first chunk they are added to.
+  __device__ __forceinline__ void put_down(u32 tile, u32 chunk, const float (&sum)[4]) const {
     const u32 group = block.lane / 4, quad = block.lane % 4;
-    const u32 outputs = rows * kTileRows;
-    if (group < rows) {
-#pragma unroll
-      for (int slot = 0; slot < kTileGroup; ++slot) {
-        float* to = block.shared.sums + (slot * kWarps + block.warp) * outputs + group * kTileRows + quad * 2;
-        to[0] = sum[slot][0] + sum[slot][2];
-        to[1] = sum[slot][1] + sum[slot][3];
-      }
-    }
-    if (!block.meet()) return false;
-    const u32 tiles = least(kTileGroup, cut.tiles - first_tile);
-    const u32 total = tiles * outputs;
+    if (group >= rows) return;
+    float* to = block.shared.sums + (tile * outputs + group * kTileRows + quad * 2) * kPitch + block.warp;
+    const bool more = !cut.whole() && chunk != 0;
+    to[0] = (more ? to[0] : 0.0f) + (sum[0] + sum[2]);
+    to[kPitch] = (more ? to[kPitch] : 0.0f) + (sum[1] + sum[3]);
+  }
+
+  // Add the warps' shares of a group in one fixed order, and what stands behind them.
+  __device__ __forceinline__ void finish(u32 first_tile, u32 total, const Beside& beside) {
 #pragma unroll 1
-    for (u32 base = 0; base < total; base += kThreads) {
-      const u32 output = base + block.thread;
+    for (u32 output = block.thread; output - block.lane < total; output += kThreads) {
       float value = 0.0f;
-      u32 row = 0, weight_row = task.row_end;
       if (output < total) {
-        const float* from = block.shared.sums + output / outputs * kWarps * outputs + output % outputs;
-        for (int warp = 0; warp < kWarps; ++warp) value += from[warp * outputs];
-        row = output % outputs / kTileRows;
-        weight_row = task.row_begin + (first_tile + output / outputs) * kTileRows + output % kTileRows;
-        if (task.prologue == kPrologueNorm) value *= norm_scale(row);
-        if (task.bias != 0 && weight_row < task.row_end) {
-          value += reinterpret_cast<const float*>(task.bias)[weight_row];
-        }
+        value = sum_of<kWarps>(block.shared.sums + output * kPitch);
+        if (Shape::kPrologue == kPrologueNorm) value *= input.norm_scale(row_of(output));
+        if (Shape::kBias) value += (output == block.thread ? beside : read_beside(first_tile, output)).bias;
       }
-      finish(row, weight_row, value, best, best_row);
-    }
-    return first_tile + kTileGroup >= cut.tiles || block.meet();  // before the next group's sums
-  }
-
-  // One output; rows of the weight at or past the end do nothing. Whole warps come here together.
-  __device__ void finish(u32 row, u32 weight_row, float value, float& best, int& best_row) {
-    const float next = shuffle_xor(value, 1);
-    if (weight_row >= task.row_end) return;
-    float* out = reinterpret_cast<float*>(task.out);
-    switch (task.epilogue) {
-      case kEpilogueStore:
-        out[row * task.out_stride + weight_row] = value;
-        break;
-      case kEpilogueAddResidual: {
-        const u32 at = row * task.out_stride + weight_row;
-        out[at] = reinterpret_cast<const float*>(task.residual)[at] + value * task.scale;
-        break;
+      const float next = Shape::kEpilogue == kEpilogueGatedMul ? shuffle_xor(value, 1) : 0.0f;
+      const u32 row = row_of(output), weight_row = weight_row_of(first_tile, output);
+      if (output >= total || weight_row >= task.row_end) continue;
+      float* out = reinterpret_cast<float*>(task.out);
+      switch (Shape::kEpilogue) {
+        case kEpilogueStore:
+          out[row * task.out_stride + weight_row] = value;
+          break;
+        case kEpilogueAddResidual:
+          out[row * task.out_stride + weight_row] =
+              (output == block.thread ? beside : read_beside(first_tile, output)).residual + value * task.scale;
+          break;
+        case kEpilogueGatedMul:
+          if (weight_row % 2 == 0) out[row * task.out_stride + weight_row / 2] = activated(value) * next;
+          break;
+        default:
+          value *= task.scale;
+          if (task.softcap != 0.0f) value = task.softcap * tanhf(value / task.softcap);
+          out[weight_row] = value;
+          keep_best(best, best_row, value, static_cast<int>(weight_row));
       }
-      case kEpilogueGatedMul:
-        if (weight_row % 2 == 0) out[row * task.out_stride + weight_row / 2] = activated(value) * next;
-        break;
-      default:
-        value *= task.scale;
-        if (task.softcap != 0.0f) value = task.softcap * tanhf(value / task.softcap);
-        out[weight_row] = value;
-        if (best_row < 0 || value > best || (value != value && best == best)) {
-          best = value;
-          best_row = static_cast<int>(weight_row);
-        }
     }
   }
 
-  __device__ float activated(float x) const {
-    switch (task.activation) {
+  __device__ __forceinline__ static float activated(float x) {
+    switch (Shape::kActivation) {
       case kActivationGelu:
         return 0.5f * x * (1.0f + erff(x * 0.70710678118654752f));
       case kActivationGeluTanh:
         return 0.5f * x * (1.0f + tanhf(0.79788456080286536f * (x + 0.044715f * x * x * x)));
       default:
-        return x / (1.0f + expf(-x));
+        return quotient(x, 1.0f + expf(-x));
     }
   }
 
-  // The best of this task's rows, the lowest row among equals; NaN is the largest, as torch has it.
-  __device__ bool argmax(float best, int best_row) {
-    for (int mask = kWarp / 2; mask > 0; mask /= 2)
-      keep(best, best_row, shuffle_xor(best, mask), shuffle_xor(best_row, mask));
+  // The best of this task's rows.
+  __device__ __forceinline__ bool argmax() {
+    best_of_warp(best, best_row);
     if (block.lane == 0) {
       block.shared.warp_value[block.warp] = best;
       block.shared.warp_index[block.warp] = best_row;
     }
     if (!block.meet()) return false;
     if (block.thread != 0) return true;
-    for (int warp = 1; warp < kWarps; ++warp) {
-      keep(best, best_row, block.shared.warp_value[warp], block.shared.warp_index[warp]);
+    for (u32 warp = 1; warp < kWarps; ++warp) {
+      keep_best(best, best_row, block.shared.warp_value[warp], block.shared.warp_index[warp]);
     }
     *reinterpret_cast<float*>(task.best_value) = best;
     *reinterpret_cast<int*>(task.best_index) = best_row;
     return true;
   }
+};
 
- public:
-  __device__ static void keep(float& best, int& row, float other, int other_row) {
-    const bool nan = best != best, other_nan = other != other;
-    const bool equal = nan == other_nan && (nan || best == other);
-    const bool better = other_nan != nan ? other_nan : other > best;
-    if (row < 0 || (other_row >= 0 && (better || (equal && other_row < row)))) {
-      best = other;
-      row = other_row;
-    }
+template <class Config>
+struct RunGemv {
+  Block<Config>& block;
+  const GemvTask& task;
+
+  template <class Shape>
+  __device__ __forceinline__ bool operator()(Shape) const {
+    if (Shape::kLastRowOnly || block.tokens == 1) return GemvOp<Config, Shape, 1>(block, task).run();
+    if constexpr (Config::kTokensMax > 1 && !Shape::kLastRowOnly) return GemvOp<Config, Shape, 0>(block, task).run();
+    return false;
   }
 };
+
+template <class Config>
+__device__ __forceinline__ bool run_gemv(Block<Config>& block, const GemvTask& task) {
+  return Config::with_shape(task.shape, RunGemv<Config>{block, task});
+}
 
 }  // namespace amk

@@ -13,7 +13,8 @@ struct SampleOp {
   const SampleTask& task;
 
   // False when the launch is over.
-  __device__ bool run() {
+  __device__ __forceinline__ bool run() {
+    if (!block.ready(reinterpret_cast<const TaskHead&>(task))) return false;
     const u32 following = block.pos + block.tokens;
     const u32 given = *reinterpret_cast<const u32*>(task.prompt_length);
     const int* prompt = reinterpret_cast<const int*>(task.prompt);
@@ -34,25 +35,25 @@ struct SampleOp {
       Status* status = reinterpret_cast<Status*>(block.params.status);
       store_host(&status->steps, block.step + 1);
     }
-    return true;
+    return block.meet();
   }
 
  private:
-  __device__ int best() const {
+  __device__ __forceinline__ int best() const {
     const float* values = reinterpret_cast<const float*>(task.best_value);
     const int* indices = reinterpret_cast<const int*>(task.best_index);
     float top = minus_infinity();
     int index = -1;
     for (u32 slot = block.lane; slot < task.slots; slot += kWarp) {
-      GemvOp<Config>::keep(top, index, values[slot], indices[slot]);
+      keep_best(top, index, values[slot], indices[slot]);
     }
     for (int mask = kWarp / 2; mask > 0; mask /= 2) {
-      GemvOp<Config>::keep(top, index, shuffle_xor(top, mask), shuffle_xor(index, mask));
+      keep_best(top, index, shuffle_xor(top, mask), shuffle_xor(index, mask));
     }
     return index;
   }
 
-  __device__ bool ends(int token, bool sampled) const {
+  __device__ __forceinline__ bool ends(int token, bool sampled) const {
     bool found = load_host(&reinterpret_cast<Status*>(block.params.status)->cancel) != 0;
     const int* eos = reinterpret_cast<const int*>(task.eos);
     for (u32 slot = 0; slot < task.eos_slots; ++slot) found |= sampled && eos[slot] == token;
@@ -60,7 +61,7 @@ struct SampleOp {
   }
 
   // A row of the table, tiled as a head's weights are or plain.
-  __device__ void embed(u32 row, int token) {
+  __device__ __forceinline__ void embed(u32 row, int token) {
     const u16* table = reinterpret_cast<const u16*>(task.table);
     float* hidden = reinterpret_cast<float*>(task.next_hidden) + row * task.hidden;
     const u64 blocks = divide_up(task.hidden, kTileColumns);

@@ -20,14 +20,4 @@ __device__ inline void mbarrier_arrive(u64* barrier) {
                : "memory");
 }
 
-// PTX ISA: mbarrier.test_wait.parity (acquire at block scope). True once the phase of this parity is complete.
-__device__ inline bool mbarrier_done(u64* barrier, u32 parity) {
-  u32 done;
-  asm volatile("{ .reg .pred p; mbarrier.test_wait.parity.shared.b64 p, [%1], %2; selp.u32 %0, 1, 0, p; }"
-               : "=r"(done)
-               : "r"(shared_address(barrier)), "r"(parity)
-               : "memory");
-  return done != 0;
-}
-
 }  // namespace amk

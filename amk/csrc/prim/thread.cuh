@@ -12,9 +12,22 @@ constexpr int kWarp = 32;
 __device__ inline int warp_index() { return static_cast<int>(threadIdx.x) / kWarp; }
 __device__ inline int lane_index() { return static_cast<int>(threadIdx.x) % kWarp; }
 
-// Named barrier `id` among `threads` threads (PTX ISA: bar.sync). Orders their memory accesses at block scope.
-__device__ inline void meet(int id, int threads) {
-  asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
+// The thread's index, read anew: the compiler keeps nothing that follows from an earlier reading in registers.
+__device__ inline int thread_index_anew() {
+  u32 index;
+  asm volatile("mov.u32 %0, %%tid.x;" : "=r"(index));  // PTX ISA: special registers
+  return static_cast<int>(index);
+}
+
+// The first `threads` threads of the block meet at a barrier of their own; true for each of them if `value` is for all.
+// Orders their memory accesses at block scope. PTX ISA: barrier.red.and.pred.
+__device__ inline bool meet_all(int threads, bool value) {
+  u32 all;
+  asm volatile("{ .reg .pred p, q; setp.ne.u32 p, %1, 0; barrier.cta.red.and.pred q, 1, %2, p; selp.u32 %0, 1, 0, q; }"
+               : "=r"(all)
+               : "r"(static_cast<u32>(value)), "r"(threads)
+               : "memory");
+  return all != 0;
 }
 
 // PTX ISA: shfl.sync.bfly.b32.

@@ -1,6 +1,7 @@
 // What a task sees of its block: the step, the ring of streamed data, and the other consumer warps.
 #pragma once
 
+#include "trace.cuh"
 #include "vm/stream.cuh"
 #include "vm/wait.cuh"
 
@@ -10,47 +11,76 @@ template <class Config>
 struct Block {
   Shared<Config>& shared;
   const Params& params;
-  u32 step;
-  u32 pos;     // position of the step's first row
-  u32 tokens;  // rows of the step
-  int thread;  // among the consumers
-  int warp;
-  int lane;
-  u32 meetings;                   // of the consumer warps so far
+  u32 step = 0;
+  u32 pos = 0;       // position of the step's first row
+  const u32 tokens;  // rows of the step
+  int thread = 0;    // among the consumers
+  int warp = 0;
+  int lane = 0;
   Cursor<Config::kStages> piece;  // the next to take
+  bool good = true;               // all that this thread has waited for has come
 
-  static constexpr int kThreads = Config::kConsumerWarps * kWarp;
+  static constexpr int kWarps = Config::kConsumerWarps;
+  static constexpr int kThreads = kWarps * kWarp;
 
-  // All consumer warps meet; what each wrote before is seen by all after. False when the launch is over.
-  __device__ bool meet() {
-    warp_sync();
-    if (lane == 0) mbarrier_arrive(&shared.meeting);
-    return wait_phase(params, &shared.ending, &shared.meeting, meetings++ & 1, step);
+  __device__ __forceinline__ Block(Shared<Config>& shared, const Params& params)
+      : shared(shared), params(params), tokens(params.tokens) {}
+
+  // Before each task. What a task makes of these would else be made once for all tasks, and hold registers for ever.
+  __device__ __forceinline__ void identify() {
+    thread = thread_index_anew();
+    warp = thread / kWarp;
+    lane = thread % kWarp;
+    pos = params.pos + step * tokens;
   }
 
-  // The next piece of the stream, once it has landed; null when the launch is over. Every consumer warp takes every
-  // piece.
-  __device__ const char* take() {
-    const bool landed = wait_phase(params, &shared.ending, &shared.ring_full[piece.stage], piece.parity, step);
-    return landed ? shared.ring[piece.stage] : nullptr;
+  // All consumer warps meet; what each wrote before is seen by all after. False, for all alike, once any of them has
+  // waited in vain: then the launch is over, and nothing may be stored any more.
+  __device__ __forceinline__ bool meet() {
+    good = meet_all(kThreads, good);
+    note_moment(shared.times.met);
+    return good;
+  }
+
+  // The waits of a task, made by one thread and shared by the meeting that follows (V3, V5). Nothing that a launch
+  // writes is read before. That thread also publishes tasks: behind a meeting with it lies the task before (V1, V4).
+  __device__ __forceinline__ bool ready(const TaskHead& head) {
+    if (thread == 0) {
+      const u64 start = clock_now();
+      for (u32 i = 0; i < head.wait_count && good; ++i) {
+        const u32 threshold = head.wait_threshold[i] + (params.steps_done + step) * head.wait_each[i];
+        const Waiting what{head.number, step, head.wait_counter[i], threshold};
+        good = wait_counter(params, &shared.ending, kConsumer, what, start);
+      }
+    }
+    meet();
+    note_moment(shared.times.ready);
+    return good;
+  }
+
+  // The next piece of the stream, once it has landed. Every consumer warp takes every piece.
+  __device__ __forceinline__ const char* take() {
+    note_moment(shared.times.waiting);
+    if (good) good = wait_phase(params, &shared.ending, &shared.ring_full[piece.stage()], piece.parity(), step);
+    note_waited(shared.times);
+    return shared.ring[piece.stage()];
   }
 
   // Give the piece back; the producer may overwrite it once every warp has.
-  __device__ void give_back() {
+  __device__ __forceinline__ void give_back() {
     warp_sync();
-    if (lane == 0) mbarrier_arrive(&shared.ring_empty[piece.stage]);
+    if (lane == 0) mbarrier_arrive(&shared.ring_empty[piece.stage()]);
     piece.advance();
   }
 
-  // Sum over all consumer threads, in one fixed order, seen by all; `good` is false when the launch is over.
-  __device__ float sum(float value, bool& good) {
+  // Sum over all consumer threads, in one fixed order, seen by all. They meet.
+  __device__ __forceinline__ float sum(float value) {
     value = warp_sum(value);
     if (lane == 0) shared.warp_value[warp] = value;
-    good = meet();
-    if (!good) return 0.0f;
+    meet();
     float total = 0.0f;
-    for (int other = 0; other < Config::kConsumerWarps; ++other) total += shared.warp_value[other];
-    good = meet();  // before the next sum overwrites what another warp still reads
+    for (int other = 0; other < kWarps; ++other) total += shared.warp_value[other];
+    meet();  // before the next sum overwrites what another warp still reads
     return total;
   }
 };

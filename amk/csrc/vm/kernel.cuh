@@ -5,16 +5,22 @@
 #include "ops/attention.cuh"
 #include "ops/gemv.cuh"
 #include "ops/sample.cuh"
-#include "prim/trace.cuh"
+#include "trace.cuh"
 #include "vm/producer.cuh"
 
 namespace amk {
 
+// One task, from its waits to its last store, which lies before thread 0's return. False when the launch is over, for
+// all threads alike.
+//
+// What every task keeps of the validator's obligations: its first meeting is behind its waits (V1, V3), and behind its
+// last read of what a launch writes lies a meeting that comes before its first store (V2). Between the two meetings of
+// neighbours thread 0 publishes the first of them, so no warp is further ahead than one task (V4, drift 1).
 template <class Config>
-__device__ bool run_task(Block<Config>& block, const TaskHead& head) {
+__device__ __forceinline__ bool run_task(Block<Config>& block, const TaskHead& head) {
   switch (head.opcode) {
     case kOpcodeGemv:
-      return GemvOp<Config>(block, reinterpret_cast<const GemvTask&>(head)).run();
+      return run_gemv<Config>(block, reinterpret_cast<const GemvTask&>(head));
     case kOpcodeAttention:
       return attend<Config>(block, reinterpret_cast<const AttentionTask&>(head));
     case kOpcodeAddNorm:
@@ -22,60 +28,55 @@ __device__ bool run_task(Block<Config>& block, const TaskHead& head) {
     case kOpcodeSample:
       return SampleOp<Config>{block, reinterpret_cast<const SampleTask&>(head)}.run();
     default:
-      // Begin: the last step's sampler may have ended the launch, for every worker alike.
-      return *reinterpret_cast<const volatile u32*>(reinterpret_cast<const BeginTask&>(head).stop) == 0;
+      return begin(block, reinterpret_cast<const BeginTask&>(head));
   }
 }
 
-// The waits of a task, made by one thread and shared by the meeting that follows (V3, V5).
+// The last step's sampler may have ended the launch, for every worker alike.
 template <class Config>
-__device__ bool wait_for(Block<Config>& block, const TaskHead& head) {
-  if (head.wait_count == 0) return block.meet();  // V1: behind the signals of the task before
-  if (block.thread == 0) {
-    const u64 start = clock_now();
-    for (u32 i = 0; i < head.wait_count; ++i) {
-      const u32 threshold = head.wait_threshold[i] + (block.params.steps_done + block.step) * head.wait_each[i];
-      const Waiting what{head.number, block.step, head.wait_counter[i], threshold};
-      if (!wait_counter(block.params, &block.shared.ending, kConsumer, what, start)) break;
-    }
-  }
-  return block.meet();
+__device__ __forceinline__ bool begin(Block<Config>& block, const BeginTask& task) {
+  if (!block.ready(reinterpret_cast<const TaskHead&>(task))) return false;
+  const bool going = *reinterpret_cast<const volatile u32*>(task.stop) == 0;
+  return block.meet() && going;
 }
 
 template <class Config>
-__device__ void consume(Shared<Config>& shared, const Params& params, u32 length) {
-  const int thread = static_cast<int>(threadIdx.x);
-  Block<Config> block{shared, params, 0, params.pos, params.tokens, thread, thread / kWarp, thread % kWarp, 0, {}};
-  u32 done = 0;
-  for (bool going = true; going && block.step < params.steps; ++block.step, block.pos += params.tokens) {
-    for (u32 place = 0; place < length && going; ++place, ++done) {
-      const u32 slot = done % kSlots;
-      going = wait_phase(params, &shared.ending, &shared.slot_full[slot], done / kSlots & 1, block.step);
+__device__ __forceinline__ void consume(Shared<Config>& shared, const Params& params) {
+  Block<Config> block(shared, params);
+  for (bool going = true; going && block.step < params.steps; ++block.step) {
+    for (u32 place = 0; place < shared.queue_length; ++place) {
+      block.identify();
+      const u32 done = block.step * shared.queue_length + place, slot = done % kSlots;
+      block.good = wait_phase(params, &shared.ending, &shared.slot_full[slot], done / kSlots & 1, block.step);
+      // A descriptor that did not come to one warp may have come to others: they meet, and leave together.
+      going = block.good || block.meet();
       if (!going) break;
       const TaskHead& head = *reinterpret_cast<const TaskHead*>(shared.slots[slot]);
       note_task(head.number);
-      // V1, V2, V4 (no drift): all warps meet before anything of a task is signalled and before the next one begins.
-      // What a task stores itself, no other thread of it reads (amk/codegen/supported.py).
-      going = wait_for(block, head) && run_task(block, head) && block.meet();
+      note_taken(shared.times);
+      going = run_task(block, head);
       if (!going) break;
-      if (thread == 0) {
+      warp_sync();
+      if (block.thread == 0) {
         u32* counters = reinterpret_cast<u32*>(params.counters);
         for (u32 i = 0; i < head.signal_count; ++i) add_release(counters + head.signals[i] * kCounterStride, 1);
       }
+      note_moment(shared.times.done);
+      note_times(params, block.step, head.number, shared.times);
       warp_sync();
       if (block.lane == 0) mbarrier_arrive(&shared.slot_empty[slot]);
     }
   }
+  if (threadIdx.x == 0) note_worker(params, 1);
   store_flag(&shared.ending.leaving, 1);
 }
 
 template <class Config>
-__device__ void run_worker(const Params& params) {
-  extern __shared__ char memory[];
-  // Dynamic shared memory is aligned to 16 bytes only as far as the language goes.
-  const u64 start = reinterpret_cast<u64>(memory);
-  Shared<Config>& shared = *reinterpret_cast<Shared<Config>*>(memory + ((start + 127) / 128 * 128 - start));
+__device__ __forceinline__ void run_worker(const Params& params) {
+  alignas(128) extern __shared__ char memory[];
+  Shared<Config>& shared = *reinterpret_cast<Shared<Config>*>(memory);
   if (threadIdx.x == 0) {
+    note_worker(params, 0);
     for (int i = 0; i < Config::kStages; ++i) {
       mbarrier_init(&shared.ring_full[i], kCopyArrivals);
       mbarrier_init(&shared.ring_empty[i], Config::kConsumerWarps);
@@ -84,18 +85,18 @@ __device__ void run_worker(const Params& params) {
       mbarrier_init(&shared.slot_full[i], kCopyArrivals);
       mbarrier_init(&shared.slot_empty[i], Config::kConsumerWarps);
     }
-    mbarrier_init(&shared.meeting, Config::kConsumerWarps);
     shared.ending = Ending{0, 0};
+    const u32* begin = reinterpret_cast<const u32*>(params.queue_begin) + blockIdx.x;
+    shared.queue_length = begin[1] - begin[0];
+    shared.queue_begin = begin[0];
     copy_setup();
   }
   __syncthreads();
-  const u32* begin = reinterpret_cast<const u32*>(params.queue_begin);
-  const u32 length = begin[blockIdx.x + 1] - begin[blockIdx.x];
-  const char* queue = reinterpret_cast<const char*>(params.tasks) + static_cast<u64>(begin[blockIdx.x]) * kTaskBytes;
   if (warp_index() == Config::kConsumerWarps) {
-    Producer<Config>(shared, params, lane_index()).run(queue, length);
+    const char* queue = reinterpret_cast<const char*>(params.tasks) + static_cast<u64>(shared.queue_begin) * kTaskBytes;
+    Producer<Config>(shared, params, lane_index()).run(queue, shared.queue_length);
   } else {
-    consume(shared, params, length);
+    consume(shared, params);
   }
 }
 

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "copy.cuh"
-#include "prim/trace.cuh"
+#include "trace.cuh"
 #include "vm/stream.cuh"
 #include "vm/wait.cuh"
 
@@ -82,14 +82,19 @@ struct Producer {
       const u32 following = params.pos + (step + 1) * params.tokens;
       if (following < *reinterpret_cast<const u32*>(task.prompt_length)) return true;
     }
-    const GemvPieces<Config> cut(task, task.last_row_only ? 1 : params.tokens);
+    const GemvPieces<Config> cut(task.row_end - task.row_begin, task.k, task.last_row_only ? 1 : params.tokens);
     const char* base = reinterpret_cast<const char*>(task.weight);
-    for (u32 tile = 0; tile < cut.tiles; tile += kTileGroup) {
+    for (u32 group = 0; group < cut.tiles; group += cut.group_tiles) {
+      const u32 end = group + cut.in_group(group);
       for (u32 chunk = 0; chunk < cut.blocks; chunk += cut.chunk_blocks) {
-        const bool done = cut.each_in_chunk(tile, chunk, [&](u32 at, u32 block, u32 count) {
-          return copy(base + (static_cast<u64>(at) * cut.blocks + block) * kBlockBytes, count * kBlockBytes);
-        });
-        if (!done) return false;
+        const u32 width = cut.in_chunk(chunk);
+        for (u32 tile = group; tile < end; tile += cut.piece_tiles) {
+          const char* from = base + (static_cast<u64>(tile) * cut.blocks + chunk) * kBlockBytes;
+          for (u32 at = 0; at < width; at += cut.piece_blocks) {
+            const u32 count = least(cut.piece_blocks, width - at) * least(cut.piece_tiles, end - tile);
+            if (!copy(from + at * kBlockBytes, count * kBlockBytes)) return false;
+          }
+        }
       }
     }
     return true;
@@ -122,17 +127,17 @@ struct Producer {
   // One piece into the next stage: once it is empty, and once few enough copies are in flight, since every other
   // access of the chip queues behind them.
   __device__ bool copy(const char* from, u32 bytes) {
-    if (wrapped && !landed(&shared.ring_empty[piece.stage], piece.parity ^ 1)) return false;
+    if (wrapped && !landed(&shared.ring_empty[piece.stage()], piece.parity() ^ 1)) return false;
     if (in_flight == kInFlight && !land_oldest()) return false;
-    copy_async(shared.ring[piece.stage], from, bytes, &shared.ring_full[piece.stage], lane);
+    copy_async(shared.ring[piece.stage()], from, bytes, &shared.ring_full[piece.stage()], lane);
     ++in_flight;
     piece.advance();
-    wrapped |= piece.stage == 0;
+    wrapped |= piece.stage() == 0;
     return true;
   }
 
   __device__ bool land_oldest() {
-    if (!landed(&shared.ring_full[oldest.stage], oldest.parity)) return false;
+    if (!landed(&shared.ring_full[oldest.stage()], oldest.parity())) return false;
     oldest.advance();
     --in_flight;
     return true;
@@ -141,7 +146,7 @@ struct Producer {
   // Wait for every copy issued: shared memory must outlive them.
   __device__ void drain(u64 fetched) {
     for (; in_flight > 0; --in_flight, oldest.advance()) {
-      while (!mbarrier_done(&shared.ring_full[oldest.stage], oldest.parity)) {
+      while (!mbarrier_done(&shared.ring_full[oldest.stage()], oldest.parity())) {
       }
     }
     for (u32 back = 1; back <= kSlots / 2 + 1 && back <= fetched; ++back) {

@@ -8,9 +8,6 @@ namespace amk {
 // Descriptors that the producer may have read ahead of the consumers.
 constexpr int kSlots = 8;
 
-// Tiles of 8 weight rows whose sums a warp keeps in registers at once.
-constexpr int kTileGroup = 4;
-
 // Elements of a tile of weights: 8 rows by 32 columns, 512 bytes of bf16 (amk/ir/layout.py).
 constexpr int kTileRows = 8;
 constexpr int kTileColumns = 32;
@@ -27,15 +24,18 @@ struct Ending {
 
 template <class Config>
 struct Shared {
-  static constexpr int kConsumers = Config::kConsumerWarps * kWarp;
-  static constexpr int kSums = kTileGroup * Config::kConsumerWarps * Config::kTokensMax * kTileRows;
+  // Sums of four tiles of weight rows for each row of the longest step, as the validator counts them; and from one
+  // output's sums, one of each warp, to the next: read four at a time, and on other banks.
+  static constexpr int kSums = 4 * Config::kConsumerWarps * Config::kTokensMax * kTileRows;
+  static constexpr int kWarpsUp = (Config::kConsumerWarps + 3) / 4 * 4;
+  static constexpr int kSumPitch = kWarpsUp + 4;
 
   alignas(128) char ring[Config::kStages][Config::kStageBytes];
   alignas(128) char slots[kSlots][kTaskBytes];
   // Activations of the running task: staged rows of a GEMV, or q, scores and new rows of attention.
   alignas(128) char work[Config::kWorkBytes];
-  float sums[kSums];
-  float squares[Config::kTokensMax][Config::kConsumerWarps];
+  alignas(16) float sums[kSums];
+  alignas(16) float squares[Config::kTokensMax][kWarpsUp];
   float scale[Config::kTokensMax];
   float shift[Config::kTokensMax];
   float warp_value[Config::kConsumerWarps];
@@ -44,8 +44,10 @@ struct Shared {
   u64 ring_empty[Config::kStages];
   u64 slot_full[kSlots];
   u64 slot_empty[kSlots];
-  u64 meeting;
   Ending ending;
+  Times times;      // of the running task, where they are stamped
+  u32 queue_begin;  // of this worker's tasks
+  u32 queue_length;
 };
 
 }  // namespace amk

@@ -6,25 +6,26 @@
 
 namespace amk {
 
-__device__ inline u32 divide_up(u32 a, u32 b) { return (a + b - 1) / b; }
-__device__ inline u32 least(u32 a, u32 b) { return a < b ? a : b; }
+__device__ constexpr u32 divide_up(u32 a, u32 b) { return (a + b - 1) / b; }
+__device__ constexpr u32 least(u32 a, u32 b) { return a < b ? a : b; }
+__device__ constexpr u32 greatest(u32 a, u32 b) { return a < b ? b : a; }
 
 // A place in a ring of `kStages` stages, and the phase of its barriers. Kept as it goes, not computed from a count: the
-// count of a long launch may wrap, and 2^32 need not be a multiple of the stages.
-template <int kStages>
+// count of a long launch may wrap, and 2^32 need not be a multiple of the stages. In one word, for registers are dear.
+template <u32 kStages>
 struct Cursor {
-  u32 stage = 0;
-  u32 parity = 0;
+  u32 place = 0;
 
-  __device__ void advance() {
-    if (++stage < kStages) return;
-    stage = 0;
-    parity ^= 1;
+  __device__ __forceinline__ u32 stage() const { return place / 2; }
+  __device__ __forceinline__ u32 parity() const { return place % 2; }
+  __device__ __forceinline__ void advance() {
+    place += 2;
+    if (place >= 2 * kStages) place = place % 2 ^ 1;
   }
 };
 
-// A GEMV's weights: groups of tiles; in a group, chunks of columns; in a chunk, each tile's blocks, at most a stage
-// full.
+// A GEMV's weights: groups of tiles, as many as the block keeps sums of; of a group, chunks of columns, as many as it
+// stages. A piece is whole tiles where a stage holds several, else a part of one.
 template <class Config>
 struct GemvPieces {
   static constexpr u32 kPieceBlocks = Config::kStageBytes / kBlockBytes;
@@ -32,31 +33,30 @@ struct GemvPieces {
   u32 tiles;
   u32 blocks;        // of 32 columns, in a whole row of tiles
   u32 chunk_blocks;  // columns staged at once
+  u32 piece_blocks;  // of one tile
+  u32 piece_tiles;
+  u32 group_tiles;
 
-  __device__ GemvPieces(const GemvTask& task, u32 rows) {
-    tiles = divide_up(task.row_end - task.row_begin, kTileRows);
-    blocks = divide_up(task.k, kTileColumns);
-    chunk_blocks = least(blocks, columns_staged(rows) / kTileColumns);
-  }
+  __device__ constexpr GemvPieces(u32 weight_rows, u32 k, u32 rows)
+      : tiles(divide_up(weight_rows, kTileRows)),
+        blocks(divide_up(k, kTileColumns)),
+        chunk_blocks(least(blocks, whole_pieces(columns_staged(rows) / kTileColumns))),
+        piece_blocks(least(chunk_blocks, kPieceBlocks)),
+        piece_tiles(chunk_blocks < blocks ? 1 : least(kPieceBlocks / piece_blocks, tiles_summed(rows))),
+        group_tiles(tiles_summed(rows) / piece_tiles * piece_tiles) {}
 
   // Columns of `rows` rows (hi and lo) that fit the work area.
-  __device__ static u32 columns_staged(u32 rows) {
-    const u32 fit = Config::kWorkBytes / (rows * 4) - kRowPad;
-    return fit / kTileColumns * kTileColumns;
+  __device__ static constexpr u32 columns_staged(u32 rows) { return Config::kWorkBytes / (rows * 4) - kRowPad; }
+  __device__ static constexpr u32 whole_pieces(u32 some) {
+    return some < kPieceBlocks ? some : some / kPieceBlocks * kPieceBlocks;
+  }
+  __device__ static constexpr u32 tiles_summed(u32 rows) {
+    return Shared<Config>::kSums / (rows * kTileRows * Shared<Config>::kSumPitch);
   }
 
-  // Calls visit(tile, first block, block count) for each piece; stops when it returns false.
-  template <class Visit>
-  __device__ bool each_in_chunk(u32 first_tile, u32 chunk, Visit visit) const {
-    const u32 chunk_end = least(chunk + chunk_blocks, blocks);
-    const u32 tile_end = least(first_tile + kTileGroup, tiles);
-    for (u32 tile = first_tile; tile < tile_end; ++tile) {
-      for (u32 block = chunk; block < chunk_end; block += kPieceBlocks) {
-        if (!visit(tile, block, least(kPieceBlocks, chunk_end - block))) return false;
-      }
-    }
-    return true;
-  }
+  __device__ constexpr bool whole() const { return chunk_blocks == blocks; }
+  __device__ constexpr u32 in_group(u32 first_tile) const { return least(group_tiles, tiles - first_tile); }
+  __device__ constexpr u32 in_chunk(u32 chunk) const { return least(chunk_blocks, blocks - chunk); }
 };
 
 // An attention split's past: runs of rows, k and v of a run in one stage each.
@@ -68,13 +68,16 @@ struct PastPieces {
   u32 low;
   u32 high;
 
+  // Runs that a past of so many rows is cut into.
+  __device__ __forceinline__ static u32 active(u32 seen, u32 splits) {
+    return greatest(1, least(divide_up(seen, 256), splits));
+  }
+
   // The same cut as amk/interpreter/semantics.py.
-  __device__ PastPieces(const AttentionTask& task, u32 past) {
+  __device__ __forceinline__ PastPieces(const AttentionTask& task, u32 past) {
     const u32 first = past + 1 > task.window ? past + 1 - task.window : 0;
     const u32 seen = past - first;
-    const u32 wanted = divide_up(seen, 256);
-    const u32 active = wanted < 1 ? 1 : least(wanted, task.splits);
-    const u32 each = divide_up(seen, active);
+    const u32 each = divide_up(seen, active(seen, task.splits));
     low = first + least(seen, task.split * each);
     high = first + least(seen, (task.split + 1) * each);
   }

@@ -1,13 +1,13 @@
 // Every wait of the kernel. None is unbounded, and none falls through: a wait that runs out ends the launch.
 #pragma once
 
-#include "prim/mbarrier.cuh"
+#include "copy.cuh"
 #include "prim/memory.cuh"
 #include "vm/shared.cuh"
 
 namespace amk {
 
-// Spins between two looks at the clock and at the grid's abort flag.
+// Looks at a counter between two looks at the clock and at the grid's abort flag.
 constexpr u32 kLook = 64;
 
 // What a wait is for, in the words of the error that names it.
@@ -24,7 +24,8 @@ constexpr u32 kProducer = 1;
 
 // End the launch at this wait, whether it ran out itself or another did: every block says what it was waiting for, and
 // the host finds the one that the others stand behind.
-__device__ inline void give_up(const Params& params, Ending* ending, u32 waiter, const Waiting& what, u32 value) {
+__device__ __forceinline__ void give_up(const Params& params, Ending* ending, u32 waiter, const Waiting& what,
+                                        u32 value) {
   Report* report = reinterpret_cast<Report*>(params.reports) + blockIdx.x * 2 + waiter;
   report->task = what.task;
   report->step = what.step;
@@ -38,7 +39,8 @@ __device__ inline void give_up(const Params& params, Ending* ending, u32 waiter,
 
 // V5 of the validator: acquire until (value - threshold) >= 0 in 32-bit arithmetic. False when the launch is over; the
 // waits of one task have one budget, which runs from `start`.
-__device__ inline bool wait_counter(const Params& params, Ending* ending, u32 waiter, const Waiting& what, u64 start) {
+__device__ __forceinline__ bool wait_counter(const Params& params, Ending* ending, u32 waiter, const Waiting& what,
+                                             u64 start) {
   const u32* counter = reinterpret_cast<const u32*>(params.counters) + what.counter * kCounterStride;
   for (u32 spins = 1;; ++spins) {
     const u32 value = load_acquire(counter);
@@ -54,12 +56,10 @@ __device__ inline bool wait_counter(const Params& params, Ending* ending, u32 wa
 }
 
 // Wait for a phase of a barrier in shared memory. False when the launch is over.
-__device__ inline bool wait_phase(const Params& params, Ending* ending, u64* barrier, u32 parity, u32 step) {
+__device__ __forceinline__ bool wait_phase(const Params& params, Ending* ending, u64* barrier, u32 parity, u32 step) {
   if (mbarrier_done(barrier, parity)) return true;
   const u64 start = clock_now();
-  for (u32 spins = 1;; ++spins) {
-    if (mbarrier_done(barrier, parity)) return true;
-    if (spins % kLook != 0) continue;
+  while (!mbarrier_done(barrier, parity)) {
     if (load_flag(&ending->aborting)) return false;
     // Twice the budget: a wait between blocks, which can be named and may be what this one stands behind, runs out
     // first.
@@ -68,6 +68,7 @@ __device__ inline bool wait_phase(const Params& params, Ending* ending, u64* bar
       return false;
     }
   }
+  return true;
 }
 
 }  // namespace amk

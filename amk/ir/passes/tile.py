@@ -32,6 +32,9 @@ from amk.target import Target
 
 EOS_SLOTS = 16
 
+MERGED_BYTES = 64 * 1024
+"""Most that a worker reads of a row's attention results to merge them: 1.5 us of its share of what L2 gives."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TiledHop:
@@ -64,14 +67,14 @@ class Tile:
     kv_dtype
         How k and v are kept.
     splits_max
-        Most runs the past of one KV head is cut into. The reader merges them, each O worker on its own, which stays
-        cheap up to four.
+        Most runs the past of one KV head is cut into. The reader merges them, each O worker on its own, so there are
+        no more than ``MERGED_BYTES`` of them allow.
     """
 
     max_context: int
     tokens_per_pass: int = 8
     kv_dtype: Literal["f32", "bf16"] = "f32"
-    splits_max: int = 4
+    splits_max: int = 16
 
     def __post_init__(self) -> None:
         for option, value, most in (
@@ -86,9 +89,12 @@ class Tile:
         """Cut ``program`` for the workers of ``target``."""
         return _Tiler(self, program, target).tiled()
 
-    def splits(self, kv_heads: int, target: Target) -> int:
-        """Runs of the past per KV head: as many as leave every worker at most one, within the option's bound."""
-        return max(1, min(self.splits_max, target.workers // kv_heads))
+    def splits(self, kv_heads: int, width: int, target: Target) -> int:
+        """Runs of the past per KV head: as many as leave every worker at most one, within the bounds above.
+
+        ``width`` is what each of them gives of a row: elements of all heads.
+        """
+        return max(1, min(self.splits_max, target.workers // kv_heads, MERGED_BYTES // (4 * width)))
 
 
 def pieces(rows: int, workers: int, *, tile_rows: int = TILE_ROWS) -> list[tuple[int, int]]:
@@ -256,7 +262,7 @@ class _Tiler:
 
     def attention(self, hop: AttentionHop) -> tuple[AnyKind, ...]:
         t, width = self.options.tokens_per_pass, hop.heads * hop.head_dim
-        splits = self.options.splits(hop.kv_heads, self.target)
+        splits = self.options.splits(hop.kv_heads, width, self.target)
         out, stats = self.activation("attn", hop, *((splits, t, width) if splits > 1 else (t, width))), None
         if splits > 1:
             self.add("attn_stats", "activation", "f32", splits, t, hop.heads, 2, versions=self.program.layers)

@@ -78,20 +78,23 @@ def test_odd_vocabularies(vocab: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("kv_heads", "workers", "splits_max", "expected"),
+    ("kv_heads", "width", "workers", "splits_max", "expected"),
     [
-        (3, 132, 4, 4),
-        (8, 132, 4, 4),
-        (3, 7, 4, 2),
-        (2, 7, 4, 3),
-        (3, 4, 4, 1),
-        (5, 2, 4, 1),
-        (1, 2, 4, 2),
-        (3, 132, 1, 1),
+        (3, 576, 132, 4, 4),
+        (3, 576, 132, 16, 16),
+        (8, 2048, 132, 16, 8),
+        (8, 4096, 132, 16, 4),
+        (8, 65536, 132, 16, 1),
+        (3, 192, 7, 4, 2),
+        (2, 128, 7, 4, 3),
+        (3, 192, 4, 4, 1),
+        (5, 320, 2, 4, 1),
+        (1, 64, 2, 4, 2),
+        (3, 576, 132, 1, 1),
     ],
 )
-def test_splits(kv_heads: int, workers: int, splits_max: int, expected: int) -> None:
-    assert Tile(max_context=64, splits_max=splits_max).splits(kv_heads, cpu_target(workers)) == expected
+def test_splits(kv_heads: int, width: int, workers: int, splits_max: int, expected: int) -> None:
+    assert Tile(max_context=64, splits_max=splits_max).splits(kv_heads, width, cpu_target(workers)) == expected
 
 
 # --- tasks -----------------------------------------------------------------------------------------------------------
@@ -111,7 +114,7 @@ def test_each_hop_covers_its_rows_once(workers: int, vocab: int) -> None:
         assert len({task.weight for task in gemvs}) == 1
 
 
-@pytest.mark.parametrize(("workers", "splits"), [(1, 1), (4, 2), (132, 4)])
+@pytest.mark.parametrize(("workers", "splits"), [(1, 1), (4, 2), (132, 16)])
 def test_attention_is_a_task_a_head_and_split(workers: int, splits: int) -> None:
     tiled = tile(llama_graph(heads=4, kv_heads=2), workers=workers)
     tasks = hop(tiled, "L1.attention")

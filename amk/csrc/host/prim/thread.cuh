@@ -10,6 +10,7 @@
 #define __grid_constant__
 #define __launch_bounds__(...)
 #define __noinline__ __attribute__((noinline))
+#define __forceinline__ inline
 #define __shared__ __thread
 #define __syncthreads() amk::host::meet_block()
 #define threadIdx amk::host::thread_index()
@@ -17,6 +18,18 @@
 
 struct alignas(16) uint4 {
   unsigned x, y, z, w;
+};
+
+struct alignas(8) uint2 {
+  unsigned x, y;
+};
+
+struct alignas(8) float2 {
+  float x, y;
+};
+
+struct alignas(16) float4 {
+  float x, y, z, w;
 };
 
 namespace amk {
@@ -30,6 +43,8 @@ constexpr int kWarp = 32;
 inline int warp_index() { return static_cast<int>(threadIdx.x) / kWarp; }
 inline int lane_index() { return static_cast<int>(threadIdx.x) % kWarp; }
 
+inline int thread_index_anew() { return static_cast<int>(threadIdx.x); }
+
 inline float float_of(u32 bits) { return __builtin_bit_cast(float, bits); }
 inline u32 bits_of(float value) { return __builtin_bit_cast(u32, value); }
 
@@ -42,6 +57,8 @@ inline float warp_sum(float value) {
   for (int mask = kWarp / 2; mask > 0; mask /= 2) value += shuffle_xor(value, mask);
   return value;
 }
+
+inline bool meet_all(int threads, bool value) { return host::meet_some(static_cast<u32>(threads), value); }
 
 inline bool all_lanes(bool value) { return host::vote_all(value); }
 

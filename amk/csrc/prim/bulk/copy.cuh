@@ -28,4 +28,15 @@ __device__ inline void copy_async(void* to, const void* from, u32 bytes, u64* ba
                : "memory");
 }
 
+// PTX ISA: mbarrier.try_wait.parity (acquire at block scope). True once the phase of this parity is complete; the
+// thread sleeps for a while before it says that it is not.
+__device__ inline bool mbarrier_done(u64* barrier, u32 parity) {
+  u32 done;
+  asm volatile("{ .reg .pred p; mbarrier.try_wait.parity.shared.b64 p, [%1], %2; selp.u32 %0, 1, 0, p; }"
+               : "=r"(done)
+               : "r"(shared_address(barrier)), "r"(parity)
+               : "memory");
+  return done != 0;
+}
+
 }  // namespace amk
