@@ -18,6 +18,9 @@ ARCHS: Final = ("sm_80", "sm_90", "sm_120")
 CONSUMER_WARPS_MAX: Final = 31
 """A block has 32 warps, and one of them is the producer."""
 
+DRIFT: Final = 1
+"""Tasks by which the kernel's warps may be apart: those that have no share in a task's end go on to the next."""
+
 STAGE_UNIT: Final = 512
 """Bytes of a block of packed weights, of which a stage holds a whole number."""
 
@@ -67,6 +70,8 @@ def _unsupported(schedule: Schedule) -> Iterator[tuple[str, str]]:
         yield f"{schedule.devices} devices and {schedule.sequences} sequences", "use one of each"
     if target.consumer_warps > CONSUMER_WARPS_MAX:
         yield f"{target.consumer_warps} consumer warps", f"use a target with at most {CONSUMER_WARPS_MAX}"
+    if target.drift < DRIFT:
+        yield f"a drift of {target.drift}", f"prove it for a target whose warps drift by {DRIFT}"
     if target.stage_bytes % STAGE_UNIT:
         yield f"a stage of {target.stage_bytes} bytes", f"use a target whose stages are a multiple of {STAGE_UNIT}"
     for counter in schedule.counters:

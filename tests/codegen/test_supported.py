@@ -77,6 +77,7 @@ def in_place(task: Task) -> Task:
 REFUSALS = {
     "arch": (with_target(arch="cpu"), "arch cpu"),
     "warps": (with_target(consumer_warps=32), "32 consumer warps"),
+    "drift": (with_target(drift=0), "a drift of 0"),
     "stage": (with_target(stage_bytes=1000), "a stage of 1000 bytes"),
     "devices": (lambda schedule: replace(schedule, devices=2), "2 devices and 1 sequences"),
     "sequences": (lambda schedule: replace(schedule, sequences=3), "1 devices and 3 sequences"),
