@@ -11,7 +11,7 @@ import typer
 from rich.logging import RichHandler
 
 import amk
-from amk.cli import cache, compile, doctor, fuzz, generate, inspect, parity, profile, supported, validate
+from amk.cli import bench, cache, compile, doctor, fuzz, generate, inspect, parity, profile, supported, validate
 from amk.cli.failures import exit_code_of
 from amk.cli.output import ERR, OUT
 from amk.settings import settings
@@ -29,6 +29,7 @@ app.command()(parity.parity)
 app.command()(fuzz.fuzz)
 app.command()(inspect.inspect)
 app.command()(profile.profile)
+app.command()(bench.bench)
 app.command()(supported.supported)
 app.command()(doctor.doctor)
 app.add_typer(cache.app, name="cache")

@@ -74,11 +74,16 @@ def emit(validated: ValidatedSchedule, *, stamped: bool = False) -> CudaSource:
     supported.check(schedule)
     arch = schedule.target.arch
     config = kernel_config(schedule)
+    return CudaSource(text=render(config), headers=headers_for(arch, stamped=stamped), arch=arch, config=config)
+
+
+def headers_for(arch: str, *, stamped: bool = False) -> dict[str, str]:
+    """Every header of a source for ``arch``: those of csrc/, the generated one, and the primitives chosen for it."""
     headers = host_headers() if arch == "host" else csrc_headers()
     headers["abi.cuh"] = abi.header()
     headers["copy.cuh"] = headers[_COPIES[arch]]
     headers["trace.cuh"] = headers[_TRACES[stamped]]
-    return CudaSource(text=render(config), headers=headers, arch=arch, config=config)
+    return headers
 
 
 def render(config: KernelConfig) -> str:

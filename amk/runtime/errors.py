@@ -66,3 +66,9 @@ class HostMemoryError(DeviceError):
     code = "AMK-R614"
     what = "the model needs {need} bytes of memory, and the kernel's process maps {most}"
     mend = "use a smaller model or max_context"
+
+
+class HopTimeoutError(DeviceError):
+    code = "AMK-R615"
+    what = "a hop between the blocks of a measurement took more than {seconds} s"
+    mend = "raise AMK_WATCHDOG_S if the device is shared; otherwise its blocks do not run at once: please report it"

@@ -32,6 +32,9 @@ constexpr size_t kStackBytes = 256 * 1024;
 // Rounds in which nothing could go on before those that wait for barriers of their own block look at its flags again.
 constexpr u32 kPatience = 8;
 
+// Turns of a block's threads between two in which those that look at other blocks take part.
+constexpr u32 kTurns = 1024;
+
 constexpr u64 kPhase = 1ull << 63;
 constexpr u32 kTransfer = 32;  // bits 32..62: bytes still to come
 constexpr u32 kExpected = 16;  // bits 16..31: arrivals of a phase; below: those still to come
@@ -136,6 +139,11 @@ void Block::go_on(bool last) {
 Fiber* Block::next() {
   for (;;) {
     if (!copies_.empty() && (!chance_.any() || chance_.one_in(64))) land_any();
+    // Those that look at other blocks get their turn even where the others never stop.
+    if (++turns_ % kTurns == 0) {
+      ready_.insert(ready_.end(), polling_.begin(), polling_.end());
+      polling_.clear();
+    }
     if (first_ready_ < ready_.size()) {
       if (chance_.any()) {
         std::swap(ready_[first_ready_], ready_[first_ready_ + chance_.below(ready_.size() - first_ready_)]);

@@ -147,6 +147,7 @@ class Block {
   std::vector<std::unique_ptr<Engine>> engines_;
   u32 live_ = 0;
   u32 idle_rounds_ = 0;
+  u32 turns_ = 0;
   char fenced_ = 0;
   Fiber* current_ = nullptr;
   Fiber main_;

@@ -1,0 +1,159 @@
+"""What is timed side by side: amk, and the ways in which PyTorch decodes the same weights."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+import torch
+
+from amk.runtime.launch import KernelBackend
+
+if TYPE_CHECKING:
+    from amk.runtime.model import CompiledModel
+
+TORCH_ARMS: Final = ("eager", "cublas-graph", "compile-graph")
+
+_WARM_UP: Final = 3
+"""Steps before one is captured."""
+
+
+class Arm(Protocol):
+    """One way to decode.
+
+    Attributes
+    ----------
+    name
+        In results.
+    launches
+        Kernels' launches that the host made for the last ``decode``, where they are counted; 0 where they are not.
+    """
+
+    name: str
+    launches: int
+
+    def open(self, prompt: Sequence[int], tokens: int) -> None:
+        """Process a prompt; ``tokens`` will be asked for behind it."""
+
+    def decode(self, tokens: int) -> list[int]:
+        """So many tokens, greedy; returns when they are there."""
+
+
+class AmkArm:
+    """The compiled model, all tokens of a ``decode`` in one launch."""
+
+    name = "amk"
+
+    def __init__(self, model: CompiledModel) -> None:
+        self.session = model.session
+        self.launches = 0
+
+    def open(self, prompt: Sequence[int], tokens: int) -> None:
+        self.session.prefill(list(prompt), new_tokens=tokens + 1)
+
+    def decode(self, tokens: int) -> list[int]:
+        backend = self.session.backend
+        before = backend.launches if isinstance(backend, KernelBackend) else 0
+        made = list(self.session.decode(tokens))
+        self.launches = backend.launches - before if isinstance(backend, KernelBackend) else 0
+        return made
+
+
+class EagerArm:
+    """HuggingFace's model as it comes, a static cache."""
+
+    name = "eager"
+    launches = 0
+
+    def __init__(self, model: Any, *, context: int) -> None:
+        self.model = model
+        self.context = context
+        self.ids = torch.zeros((1, 1), dtype=torch.long, device=model.device)
+        self.cache: Any = None
+
+    def open(self, prompt: Sequence[int], tokens: int) -> None:
+        from transformers import StaticCache
+
+        del tokens
+        with torch.inference_mode():
+            self.cache = StaticCache(config=self.model.config, max_cache_len=self.context)
+            self._choose(self._logits(torch.tensor([list(prompt)], device=self.model.device)))
+        self.prepare()
+
+    def prepare(self) -> None:
+        """What a decode needs beside an open sequence."""
+
+    def decode(self, tokens: int) -> list[int]:
+        made = torch.empty(tokens, dtype=torch.long, device=self.model.device)
+        with torch.inference_mode():
+            for at in range(tokens):
+                self.step()
+                made[at] = self.ids[0, 0]
+        return [int(token) for token in made.tolist()]
+
+    def step(self) -> None:
+        """One token, left in ``ids``."""
+        self._choose(self._logits(self.ids))
+
+    def _logits(self, ids: torch.Tensor) -> torch.Tensor:
+        found: torch.Tensor = self.model(input_ids=ids, past_key_values=self.cache, use_cache=True).logits
+        return found
+
+    def _choose(self, logits: torch.Tensor) -> None:
+        self.ids.copy_(logits[:, -1:].argmax(dim=-1))
+
+
+class GraphArm(EagerArm):
+    """The same step, captured once into a CUDA graph: cuBLAS without the cost of launching."""
+
+    name = "cublas-graph"
+
+    def __init__(self, model: Any, *, context: int) -> None:
+        super().__init__(model, context=context)
+        self.graph: Any = None
+
+    def prepare(self) -> None:
+        lengths = [layer.cumulative_length.clone() for layer in self.cache.layers]
+        first = self.ids.clone()
+        side = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.inference_mode(), torch.cuda.stream(side):
+            for _ in range(_WARM_UP):
+                super().step()
+        torch.cuda.current_stream().wait_stream(side)
+        self.graph = torch.cuda.CUDAGraph()
+        with torch.inference_mode(), torch.cuda.graph(self.graph):
+            super().step()
+        # The warm-up moved on; its rows are written again.
+        for layer, length in zip(self.cache.layers, lengths, strict=True):
+            layer.cumulative_length.copy_(length)
+        self.ids.copy_(first)
+
+    def step(self) -> None:
+        self.graph.replay()
+
+
+class CompileArm(EagerArm):
+    """The same step by torch.compile, which captures its own CUDA graphs."""
+
+    name = "compile-graph"
+
+    def __init__(self, model: Any, *, context: int) -> None:
+        super().__init__(model, context=context)
+        self.compiled: Any = torch.compile(model, mode="reduce-overhead", dynamic=False)
+
+    def prepare(self) -> None:
+        with torch.inference_mode():
+            for _ in range(_WARM_UP):
+                self.step()
+
+    def step(self) -> None:
+        torch.compiler.cudagraph_mark_step_begin()  # type: ignore[no-untyped-call]
+        out = self.compiled(input_ids=self.ids.clone(), past_key_values=self.cache, use_cache=True)
+        self._choose(out.logits)
+
+
+def torch_arm(name: str, model: Any, *, context: int) -> Arm:
+    """An arm of ``TORCH_ARMS`` on a bf16 HuggingFace model; ``context`` is the length of its cache."""
+    kinds = {"eager": EagerArm, "cublas-graph": GraphArm, "compile-graph": CompileArm}
+    return kinds[name](model, context=context)
