@@ -13,9 +13,10 @@ namespace amk {
 // One task, from its waits to its last store, which lies before thread 0's return. False when the launch is over, for
 // all threads alike.
 //
-// What every task keeps of the validator's obligations: its first meeting is behind its waits (V1, V3), and behind its
-// last read of what a launch writes lies a meeting that comes before its first store (V2). Between the two meetings of
-// neighbours thread 0 publishes the first of them, so no warp is further ahead than one task (V4, drift 1).
+// What every task keeps of the validator's obligations: its first meeting is behind its waits (V1, V3), and behind the
+// last read of earlier tasks; behind its own last read lies a meeting before it is published (V2; it may store sooner,
+// into buffers that it does not read: amk/codegen/supported.py). Thread 0 publishes a task before it comes to the first
+// meeting of the next, so no warp is further ahead than one task (V4, drift 1).
 template <class Config>
 __device__ __forceinline__ bool run_task(Block<Config>& block, const TaskHead& head) {
   switch (head.opcode) {
