@@ -30,7 +30,8 @@ class Target(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         The weight ring of a worker: ``stages`` stages of ``stage_bytes`` each.
     in_flight_bytes
         Cap on the bulk copies outstanding per worker; near the bandwidth-delay product, so that a dependency's
-        round trip does not queue behind the stream.
+        round trip does not queue behind the stream. Twice that while the worker's consumers are in the task that is
+        streamed.
     consumer_warps
         Warps that compute, beside the one that streams.
     k_chunk
@@ -124,8 +125,8 @@ _H200 = Target(
     shared_memory_bytes=227 * KB,
     l2_bytes=60 * MB,
     bandwidth_bytes_per_s=4_400 * GBPS,
-    stage_bytes=16 * KB,
-    stages=8,
+    stage_bytes=32 * KB,
+    stages=4,
     in_flight_bytes=32 * KB,
     consumer_warps=16,
     k_chunk=2048,

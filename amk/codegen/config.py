@@ -5,9 +5,9 @@ sums and scratch are what the capacity rule of the validator adds up; the work a
 
     ring | sums | scratch | work: max(attention, staged activations), at most what the target has left
 
-Attention takes a run of cached rows at once, as many as a stage of the ring holds, or fewer where their scores would
-not fit the work area. The rendered source holds the compiler to the result: ``sizeof(Shared<Config>)`` is asserted to
-be within ``shared_bytes``, which is what a launch asks for.
+Attention takes a run of cached rows at once: a step of several rows as many as a stage of the ring holds, a step of one
+several stages, and both fewer where their scores would not fit the work area. The rendered source holds the compiler to
+the result: ``sizeof(Shared<Config>)`` is asserted to be within ``shared_bytes``, which is what a launch asks for.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Final
 from amk.codegen import abi
 from amk.codegen.errors import NotGeneratableError
 from amk.codegen.shapes import GemvShape, gemv_shapes
-from amk.codegen.supported import head_shape
+from amk.codegen.supported import HeadShape, head_shape
 from amk.ir.buffers import ITEM_BYTES
 from amk.ir.record import Record
 from amk.ir.regions import TOKENS
@@ -35,8 +35,8 @@ ROW_PAD: Final = 8
 COPY_UNIT: Final = 16
 """Bytes that an asynchronous copy moves at least; cached rows are padded to it."""
 
-PAST_ROWS_MAX: Final = 256
-"""Cached rows that attention takes at once, at most: threads keep their scores in registers."""
+RUN_ROWS_MAX: Final = 256
+"""Cached rows of a run, at most: what a longer one saves in meetings its scores cost in memory."""
 
 _FLOAT: Final = 4
 _VECTOR: Final = 4
@@ -56,7 +56,9 @@ class KernelConfig(Record):
     shared_bytes
         All shared memory of a block: the dynamic shared memory of a launch.
     past_rows
-        Cached rows that attention takes at once.
+        Cached rows of a piece of the stream.
+    run_rows
+        Cached rows that attention of a step of one row takes at once.
     tokens_max
         Most rows of a step.
     head_dim, head_stride
@@ -80,6 +82,7 @@ class KernelConfig(Record):
     work_bytes: int
     shared_bytes: int
     past_rows: int
+    run_rows: int
     tokens_max: int
     head_dim: int
     head_stride: int
@@ -112,20 +115,21 @@ def kernel_config(schedule: Schedule) -> KernelConfig:
     room = (target.shared_memory_bytes - beside) // WORK_ALIGN * WORK_ALIGN
 
     queries = head.group * tokens
-    # The step's own rows, the running softmax, the norms of queries and keys; then q and scores, whose place the warps'
-    # shares of one row take in the end.
-    kept = _FLOAT * (2 * tokens * stride + 4 * queries + tokens) + 2 * COPY_UNIT  # and the areas' alignment
+    # The step's own rows, the running softmax, the norms of queries and keys, and the areas' alignment.
+    kept = _FLOAT * (2 * tokens * stride + 4 * queries + tokens) + 2 * COPY_UNIT
     q, score = _FLOAT * queries * stride, _FLOAT * queries
-    shares = _FLOAT * target.consumer_warps * head.group * (_up(head.dim, _VECTOR) + _VECTOR)
-    rows = min(target.stage_bytes // (stride * item), (room - kept - q) // score, PAST_ROWS_MAX)
-    attention = kept + max(q + score * max(rows, tokens), shares)
+    split, split_score = _split_bytes(head, stride, target.consumer_warps)
+    rows = min(target.stage_bytes // (stride * item), (room - kept - q) // score, (room - kept - split) // split_score)
+    rows = min(rows, RUN_ROWS_MAX)
     least = STAGED_BYTES * tokens * (TILE_COLUMNS + ROW_PAD)
-    if rows < 1 or max(attention, least) > room:
+    if rows < 1 or max(kept + q + score * tokens, least) > room:
         raise NotGeneratableError(
             feature=f"attention of {queries} queries of {head.dim} in the {max(room, 0)} bytes of shared memory that "
             f"the ring of {target.name} leaves",
             fix="use fewer tokens_per_pass, or a target with more shared memory or a smaller ring",
         )
+    run_rows = min((room - kept - split) // split_score, RUN_ROWS_MAX) // rows * rows
+    attention = kept + max(q + score * max(rows, tokens), split + split_score * run_rows)
     staged = STAGED_BYTES * tokens * (target.k_chunk + ROW_PAD)
     work = _up(min(max(attention, staged), room), WORK_ALIGN)
     return KernelConfig(
@@ -137,6 +141,7 @@ def kernel_config(schedule: Schedule) -> KernelConfig:
         work_bytes=work,
         shared_bytes=beside + work,
         past_rows=rows,
+        run_rows=run_rows,
         tokens_max=tokens,
         head_dim=head.dim,
         head_stride=stride,
@@ -146,6 +151,25 @@ def kernel_config(schedule: Schedule) -> KernelConfig:
         softcap=head.capped,
         gemvs=gemv_shapes(schedule),
     )
+
+
+def _split_bytes(head: HeadShape, stride: int, warps: int) -> tuple[int, int]:
+    """Of ``AttentionSplit`` (csrc/ops/attention_rows.cuh): its size without scores, and what a row of a run adds."""
+    sets = min(_power_above(-(-head.group // 3)), warps)
+    each = -(-head.group // sets)
+    set_warps, slots = warps // sets, sets * each
+    scores = _FLOAT * max(_power_above(each), 1)
+    if each > _VECTOR:
+        scores = _up(_FLOAT * each, COPY_UNIT)
+    part = _FLOAT * slots * set_warps * _up(head.dim, _VECTOR)
+    totals = _FLOAT * slots * (_up(set_warps, _VECTOR) + 2)
+    fixed = _FLOAT * head.group * stride + 2 * warps * scores + part + totals
+    return fixed + 5 * COPY_UNIT, 2 * sets * scores
+
+
+def _power_above(value: int) -> int:
+    """The least power of two that is not below ``value``."""
+    return 1 << (value - 1).bit_length()
 
 
 def _up(value: int, unit: int) -> int:

@@ -11,7 +11,7 @@ from amk.ir.buffers import ITEM_BYTES, Cost, Operand
 from amk.ir.record import Record
 from amk.ir.regions import POS, TOKENS, Env, Region
 
-ROWS_PER_SPLIT = 256
+ROWS_PER_SPLIT = 64
 """Positions of the past for which one more split becomes active."""
 
 

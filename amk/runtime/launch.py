@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Generator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import torch
@@ -27,7 +27,10 @@ if TYPE_CHECKING:
     from amk.runtime.chip import Chip
     from amk.validator import ValidatedSchedule
 
-POLL_S = 20e-6
+NO_TOKEN: Final = np.uint32(0xFFFFFFFF)
+"""What the host puts where a launch will write a token."""
+
+POLL_S: Final = 20e-6
 """Between two looks at the tokens of a running launch."""
 
 
@@ -159,7 +162,8 @@ class KernelBackend:
                     if launch != self.launches:
                         break
                     over = self.chip.is_over()
-                    done = int(self._status.words[0])
+                    # Of a launch that goes on, only the tokens that it has brought say what is done.
+                    done = int(self._status.words[0]) if over else self._brought(pos, tokens, steps, seen)
                 if done > seen:
                     seen = done
                     yield done
@@ -171,6 +175,13 @@ class KernelBackend:
             with self._lock:
                 if launch == self.launches:  # a later launch is none of this iterator's business
                     self._end_running()
+
+    def _brought(self, pos: int, tokens: int, steps: int, seen: int) -> int:
+        """Steps whose token is there; ``seen`` are known to be."""
+        words = self.placed.host[self._sample.token.buffer].words
+        while seen < steps and words[pos + (seen + 1) * tokens] != NO_TOKEN:
+            seen += 1
+        return seen
 
     def run_apart(self, queues: Queues, *, pos: int, tokens: int) -> None:
         """One step of other queues on the memory as it is, to its end: to look at single tasks of a schedule.
@@ -220,6 +231,7 @@ class KernelBackend:
         self._end_running()
         self._status.words[:] = 0
         self._reports.words[:] = 0
+        self.placed.host[self._sample.token.buffer].words[pos + tokens : pos + steps * tokens + 1] = NO_TOKEN
         params = abi.PARAMS.pack(
             tasks=queues.tasks,
             queue_begin=queues.begin,

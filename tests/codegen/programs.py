@@ -18,6 +18,7 @@ CONFIG = KernelConfig(
     work_bytes=128,
     shared_bytes=1024,
     past_rows=1,
+    run_rows=1,
     tokens_max=1,
     head_dim=8,
     head_stride=8,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from amk.codegen.config import PAST_ROWS_MAX, WORK_ALIGN, KernelConfig, kernel_config
+from amk.codegen.config import RUN_ROWS_MAX, WORK_ALIGN, KernelConfig, kernel_config
 from amk.codegen.errors import NotGeneratableError
 from amk.ir.schedule import Schedule
 from amk.target import TARGETS, resolve_target
@@ -33,12 +33,11 @@ def schedule(request: pytest.FixtureRequest) -> Schedule:
 
 
 def attention_bytes(config: KernelConfig) -> int:
-    """Of q and scores of as many rows as ``config`` takes at once, and of what stands beside them; aligned."""
+    """Of a step of several rows: q and scores of a piece, and what stands beside them; aligned."""
     queries = config.group * config.tokens_max
     run = queries * (config.head_stride + max(config.past_rows, config.tokens_max))
-    shares = config.consumer_warps * config.group * (-(-config.head_dim // 4) * 4 + 4)
     kept = 2 * config.tokens_max * config.head_stride + 4 * queries + config.tokens_max
-    return 4 * (kept + max(run, shares)) + 32
+    return 4 * (kept + run) + 32
 
 
 @every_kernel
@@ -48,12 +47,10 @@ def test_shared_memory_fits_and_is_used(schedule: Schedule) -> None:
     assert ring + config.work_bytes < config.shared_bytes <= target.shared_memory_bytes
     assert attention_bytes(config) <= config.work_bytes
     assert config.work_bytes % WORK_ALIGN == 0
-    # Fewer rows than a stage holds are taken only where one more would not fit.
-    stage_rows = min(config.stage_bytes // (config.head_stride * config.kv_bytes), PAST_ROWS_MAX)
+    stage_rows = min(config.stage_bytes // (config.head_stride * config.kv_bytes), RUN_ROWS_MAX)
     assert 1 <= config.past_rows <= stage_rows
-    if config.past_rows < stage_rows:
-        left = target.shared_memory_bytes - config.shared_bytes + config.work_bytes
-        assert attention_bytes(replace(config, past_rows=config.past_rows + 1)) > left - WORK_ALIGN
+    assert config.run_rows % config.past_rows == 0
+    assert config.past_rows <= config.run_rows <= RUN_ROWS_MAX
 
 
 @every_kernel
@@ -71,6 +68,7 @@ def test_the_constants_of_a_real_shape(bf16: bool) -> None:
     assert (config.head_dim, config.head_stride, config.group, config.tokens_max) == (64, 64, 3, 8)
     assert config.kv_bytes == (2 if bf16 else 4)
     assert config.past_rows == config.stage_bytes // (64 * config.kv_bytes)
+    assert config.run_rows == RUN_ROWS_MAX
     assert config.threads == 32 * (config.consumer_warps + 1)
 
 

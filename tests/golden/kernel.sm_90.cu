@@ -50,11 +50,12 @@ struct Gemv4 {
 // What each constant is: amk/codegen/config.py.
 struct Config {
   static constexpr int kConsumerWarps = 16;
-  static constexpr int kStages = 8;
-  static constexpr int kStageBytes = 16384;
+  static constexpr int kStages = 4;
+  static constexpr int kStageBytes = 32768;
   static constexpr int kInFlightBytes = 32768;
   static constexpr int kWorkBytes = 65792;
-  static constexpr int kPastRows = 64;
+  static constexpr int kPastRows = 128;
+  static constexpr int kRunRows = 256;
   static constexpr int kTokensMax = 8;
   static constexpr int kHeadDim = 64;
   static constexpr int kHeadStride = 64;

@@ -21,8 +21,12 @@ from tests.host.running import Forced, decoded, edited, open_host
 KERNEL, PRODUCER, BLOCK = "vm/kernel.cuh", "vm/producer.cuh", "vm/block.cuh"
 GEMV, INPUT, STEP = "ops/gemv.cuh", "ops/gemv_input.cuh", "ops/attention_step.cuh"
 
-MEETING_BEHIND_WAITS = "meet();\n    note_moment(shared.times.ready);"
-DROPPED_WAIT = (BLOCK, "if (thread == 0) {\n      const u64 start", "if (false) {\n      const u64 start")
+MEETING_BEHIND_WAITS = "meet();\n    if (thread == 0) store_flag(&shared.begun, head.number);"
+DROPPED_WAIT = (
+    BLOCK,
+    "if (thread == kThreads - kWarp) {\n      const u64 start",
+    "if (false) {\n      const u64 start",
+)
 NO_MEETING_BEHIND_WAITS = (BLOCK, MEETING_BEHIND_WAITS, "")
 NO_MEETING_BEHIND_TASK = (STEP, "finish();\n    return block.meet();", "finish();\n    return block.good;")
 
@@ -254,7 +258,7 @@ def test_a_broken_obligation_is_seen(obligation: str, compiled: Compile, tmp_pat
 @pytest.mark.parametrize("seed", range(3))
 def test_a_warp_that_drifts_ahead_is_seen(seed: int, compiled: Compile) -> None:
     """It does not wait at meetings, so it is at the next ones while the others are still at this one."""
-    model = compiled(layers=2, small=True)
+    model = compiled(layers=2)
     meets = "good = meet_all(kThreads, good);"
     source = edited(emit(model._validated), BLOCK, meets, f"if (warp != 1) {meets}")
     with (

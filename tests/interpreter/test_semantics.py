@@ -63,10 +63,8 @@ def test_active_splits_are_those_with_rows(past_splits: tuple[int, int]) -> None
     assert max(sizes) - min(sizes[:active]) < active or active == 1
 
 
-@pytest.mark.parametrize(
-    ("past", "active"), [(0, 1), (1, 1), (255, 1), (256, 1), (257, 2), (512, 2), (513, 3), (9999, 4)]
-)
-def test_a_split_for_each_256_rows(past: int, active: int) -> None:
+@pytest.mark.parametrize(("past", "active"), [(0, 1), (1, 1), (63, 1), (64, 1), (65, 2), (128, 2), (129, 3), (9999, 4)])
+def test_a_split_for_each_64_rows(past: int, active: int) -> None:
     assert active_splits(past, 4) == active
 
 

@@ -29,7 +29,7 @@ __device__ __forceinline__ bool attend(Block<Config>& block, const AttentionTask
   if (!block.ready(reinterpret_cast<const TaskHead&>(task))) return false;
   const PastPieces<Config> cut(task, block.pos);
   if (task.split != 0 && cut.low >= cut.high) return empty_split(block, task);
-  if (block.tokens == 1) return AttentionRowOp<Config>(block, task).run();
+  if (block.tokens == 1) return AttentionRowOp<Config>(block, task, cut).run();
   if constexpr (Config::kTokensMax > 1) return AttentionStepOp<Config>(block, task).run();
   return false;
 }

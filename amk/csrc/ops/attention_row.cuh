@@ -1,79 +1,70 @@
-// attention of a step of one row: each warp takes its own rows of every run of the past, by itself, and what the warps
-// found is put together at the end.
+// attention of a step of one row, a run of the past at a time: the warps share its rows out twice, first for the
+// scores, which all of them see, and then, under one maximum, for the weighted sum of the values.
 //
-// A cached row is spread over kLanes lanes of a warp, eight elements and more to each, so that a warp has several rows
-// at work; each of these lane groups keeps a softmax of its own over the rows that fell to it. Where the query group is
-// large, the warps share the queries out too.
+// For the scores a cached row is spread over kLanes lanes of a warp, for the sum over as many as it has vectors of
+// four. Where the query group is large, the warps share the queries out too.
 #pragma once
 
 #include "ops/attention_rows.cuh"
 
 namespace amk {
 
-__device__ constexpr int power_above(int value) {
-  int power = 1;
-  while (power < value) power *= 2;
-  return power;
-}
-
 template <class Config>
 struct AttentionRowOp : AttentionRows<Config> {
   using Rows = AttentionRows<Config>;
-  using Part = AttentionPart<Config>;
+  using Split = AttentionSplit<Config>;
+  using Scores = typename Split::Scores;
+  using Element = typename Rows::Element;
   using Rows::block;
   using Rows::kDim;
   using Rows::kStride;
   using Rows::kThreads;
-  using Rows::kWarps;
   using Rows::task;
   using Rows::work;
   static constexpr int kGroup = Config::kGroup;
-  // Lanes of a row, vectors of four that each of them holds, and rows that a warp has at work.
-  static constexpr int kLanes = power_above((kDim + 7) / 8) < kWarp ? power_above((kDim + 7) / 8) : kWarp;
+  static constexpr int kQueries = Split::kQueries;
+  static constexpr u32 kSetWarps = Split::kSetWarps;
+  static constexpr u32 kRows = PastPieces<Config>::kRows;  // of a piece
+  static constexpr u32 kRunRows = Config::kRunRows;
+  // Lanes of a row while it is scored, and while it is added; vectors of four that each of them holds.
+  static constexpr int kLanes = least(power_above((kDim + 7) / 8), kWarp);
   static constexpr int kVectors = (kDim + 4 * kLanes - 1) / (4 * kLanes);
-  static constexpr int kAtOnce = kWarp / kLanes;
-  // Sets of queries, each of so many that its state fits a thread's registers, and the warps of one.
-  static constexpr int kWanted = power_above((kGroup + 2) / 3);
-  static constexpr int kSets = kWanted < kWarps ? kWanted : kWarps;
-  static constexpr int kQueries = (kGroup + kSets - 1) / kSets;
-  static constexpr int kSetWarps = kWarps / kSets;
-  // Rows of a run that the warps of a set take in one turn, and turns that they need.
-  static constexpr int kInTurn = kSetWarps * kAtOnce;
-  static constexpr int kTurns = (static_cast<int>(PastPieces<Config>::kRows) + kInTurn - 1) / kInTurn;
-  static_assert(sizeof(Part) * kWarps * kQueries <= sizeof(work.part), "the warps' shares do not fit");
+  static constexpr int kSumLanes = least(power_above((kDim + 3) / 4), kWarp);
+  static constexpr int kSumVectors = (kDim + 4 * kSumLanes - 1) / (4 * kSumLanes);
 
-  const int set;    // of queries; kSets and more for a warp that has none
-  const int first;  // row of a turn that falls to this lane
-  const int sub;    // this lane, among the row's
-  float4 sum[kQueries][kVectors];
-  float top[kQueries];  // maximum score, in units of the base-2 logarithm
+  const PastPieces<Config> cut;
+  const u32 set;   // of queries; kSets and more for a warp that has none
+  const u32 rank;  // of this warp in its set; behind every row for a warp that has no set
+  u32 buffer = 0;  // of the scores: a run's are read while the next run's are made
+  float4 sum[kQueries][kSumVectors];
+  float top[kQueries];  // maximum score so far, in units of the base-2 logarithm
   float total[kQueries];
 
-  __device__ __forceinline__ AttentionRowOp(Block<Config>& block, const AttentionTask& task)
+  __device__ __forceinline__ AttentionRowOp(Block<Config>& block, const AttentionTask& task,
+                                            const PastPieces<Config>& cut)
       : Rows(block, task),
+        cut(cut),
         set(block.warp / kSetWarps),
-        first(block.warp % kSetWarps * kAtOnce + block.lane / kLanes),
-        sub(block.lane % kLanes) {}
+        rank(set < Split::kSets ? block.warp % kSetWarps : kRunRows),
+        sum(),
+        total() {
+#pragma unroll
+    for (int query = 0; query < kQueries; ++query) top[query] = minus_infinity();
+  }
 
   // False when the launch is over.
   __device__ __forceinline__ bool run() {
     if (!this->begin()) return false;
-    begin_softmax();
-    using Element = typename Rows::Element;
-    const PastPieces<Config> cut(task, block.pos);
+    score_own();
 #pragma unroll 1
-    for (u32 row = cut.low; row < cut.high; row += PastPieces<Config>::kRows) {
-      const int rows = static_cast<int>(least(PastPieces<Config>::kRows, cut.high - row));
-      float weight[kTurns][kQueries];
-      // A piece of k, then the piece of v of the same rows.
-      score(reinterpret_cast<const Element*>(block.take()), rows, weight);
-      block.give_back();
-      weigh(weight);
-      add(reinterpret_cast<const Element*>(block.take()), rows, weight);
-      block.give_back();
+    for (u32 row = cut.low; row < cut.high; row += kRunRows) {
+      const u32 rows = least(kRunRows, cut.high - row);
+      score(rows);
+      if (!block.meet()) return false;
+      weigh();
+      add(rows);
+      buffer ^= 1;
     }
-    join();
-    if (!block.meet()) return false;  // the shares take the place of the queries
     put_down();
     if (!block.meet()) return false;
     finish();
@@ -81,26 +72,10 @@ struct AttentionRowOp : AttentionRows<Config> {
   }
 
  private:
-  // In split 0 the first lanes of a set begin with the step's own row, which weighs 1 under its own score.
-  __device__ __forceinline__ void begin_softmax() {
-    float weight[1][kQueries];
-    score(work.fresh_k[0], task.split == 0 ? 1 : 0, weight);
-    const bool own = task.split == 0 && mine(first, 1);
-#pragma unroll
-    for (int query = 0; query < kQueries; ++query) {
-      top[query] = weight[0][query];
-      total[query] = own ? 1.0f : 0.0f;
-#pragma unroll
-      for (int i = 0; i < kVectors; ++i) {
-        sum[query][i] = own ? vector(work.fresh_v[0], i) : float4{0.0f, 0.0f, 0.0f, 0.0f};
-      }
-    }
-  }
-
-  // This lane's i-th four elements of a row.
-  template <class T>
+  // A lane's i-th four elements of a row that is spread over so many lanes.
+  template <int kSpread, class T>
   __device__ __forceinline__ float4 vector(const T* row, int i) const {
-    const int column = (i * kLanes + sub) * 4;
+    const int column = (i * kSpread + block.lane % kSpread) * 4;
     if (column >= kDim) return {0.0f, 0.0f, 0.0f, 0.0f};
     float4 found = load_four(row + column);
     if (column + 1 >= kDim) found.y = 0.0f;  // what lies behind a row is anything
@@ -109,140 +84,165 @@ struct AttentionRowOp : AttentionRows<Config> {
     return found;
   }
 
-  __device__ __forceinline__ bool mine(int row, int rows) const { return row < rows && set < kSets; }
+  // The step's own row, which split 0 sees: a warp a query.
+  __device__ __forceinline__ void score_own() const {
+    for (u32 i = rank; i < kQueries; i += kSetWarps) {
+      const u32 query = set * kQueries + i;
+      float dot = 0.0f;
+      if (task.split == 0 && query < kGroup) {
+        for (int column = block.lane; column < kDim; column += kWarp) {
+          dot += work.run.q[query][column] * work.fresh_k[0][column];
+        }
+      }
+      dot = warp_sum(dot);
+      if (block.lane == 0) work.split.own[query] = task.split == 0 ? this->capped(dot) * kLog2E : minus_infinity();
+    }
+  }
 
-  // The scores of this lane's rows with each query, as powers of two; the lanes of a row add their elements in one
-  // fixed order. Of a row that is not there, minus infinity.
-  template <class T, int kSome>
-  __device__ __forceinline__ void score(const T* keys, int rows, float (&weight)[kSome][kQueries]) const {
+  // Scores of a run as powers of two, and the greatest that this warp has made.
+  __device__ __forceinline__ void score(u32 rows) const {
+    float4 own[kQueries][kVectors];
+    Scores most;
 #pragma unroll
-    for (int turn = 0; turn < kSome; ++turn) {
-      const int row = turn * kInTurn + first;
-      float dot[kQueries] = {};
-      if (mine(row, rows)) {
+    for (int query = 0; query < kQueries; ++query) {
+      most.of[query] = minus_infinity();
+      // Behind the last query, its own again.
+      const float* q = work.run.q[least(set * kQueries + query, kGroup - 1)];
+#pragma unroll
+      for (int i = 0; i < kVectors; ++i) own[query][i] = vector<kLanes>(q, i);
+    }
+#pragma unroll 1
+    for (u32 begin = 0; begin < rows; begin += kRows) {
+      const Element* keys = reinterpret_cast<const Element*>(block.take());
+      const u32 here = least(kRows, rows - begin);
+      constexpr u32 kAtOnce = kWarp / kLanes;
+#pragma unroll 2
+      for (u32 base = rank * kAtOnce; base < here; base += kSetWarps * kAtOnce) {
+        const u32 mine = base + block.lane / kLanes, row = least(mine, here - 1);  // behind the last, that again
+        float dot[kQueries] = {};
 #pragma unroll
         for (int i = 0; i < kVectors; ++i) {
-          const float4 key = vector(keys + row * kStride, i);
+          const float4 key = vector<kLanes>(keys + row * kStride, i);
 #pragma unroll
           for (int query = 0; query < kQueries; ++query) {
-            // Behind the last query, its own again.
-            const float4 own = vector(work.run.q[least(set * kQueries + query, kGroup - 1)], i);
-            dot[query] += own.x * key.x + own.y * key.y + (own.z * key.z + own.w * key.w);
+            const float4& q = own[query][i];
+            dot[query] += q.x * key.x;
+            dot[query] += q.y * key.y;
+            dot[query] += q.z * key.z;
+            dot[query] += q.w * key.w;
+          }
+        }
+        Scores made;
+#pragma unroll
+        for (int query = 0; query < kQueries; ++query) {
+          for (int mask = kLanes / 2; mask > 0; mask /= 2) dot[query] += shuffle_xor(dot[query], mask);
+          made.of[query] = this->capped(dot[query]) * kLog2E;
+          most.of[query] = fmaxf(most.of[query], made.of[query]);
+        }
+        if (mine < here && block.lane % kLanes == 0) work.split.score[buffer][set][begin + mine] = made;
+      }
+      block.give_back();
+    }
+#pragma unroll
+    for (int query = 0; query < kQueries; ++query) most.of[query] = warp_max(most.of[query]);
+    if (block.lane == 0) work.split.most[buffer][block.warp] = most;
+  }
+
+  // The maximum that all warps of the set now know; what was added under the last one shrinks.
+  __device__ __forceinline__ void weigh() {
+    const Scores most = work.split.most[buffer][least(set, Split::kSets - 1) * kSetWarps + block.lane % kSetWarps];
+#pragma unroll
+    for (int query = 0; query < kQueries; ++query) {
+      const float now = fmaxf(top[query], warp_max(most.of[query]));
+      const float by = exp2_of(top[query] - finite(now));
+      top[query] = now;
+      total[query] *= by;
+#pragma unroll
+      for (int i = 0; i < kSumVectors; ++i) {
+        float4& all = sum[query][i];
+        all = {all.x * by, all.y * by, all.z * by, all.w * by};
+      }
+    }
+  }
+
+  // What has seen nothing yet weighs nothing, which minus infinity less itself would not say.
+  __device__ __forceinline__ static float finite(float top) { return top == minus_infinity() ? 0.0f : top; }
+
+  // The values of a run under their weights.
+  __device__ __forceinline__ void add(u32 rows) {
+#pragma unroll 1
+    for (u32 begin = 0; begin < rows; begin += kRows) {
+      const Element* values = reinterpret_cast<const Element*>(block.take());
+      const u32 here = least(kRows, rows - begin);
+      constexpr u32 kAtOnce = kWarp / kSumLanes;
+#pragma unroll 2
+      for (u32 row = rank * kAtOnce + block.lane / kSumLanes; row < here; row += kSetWarps * kAtOnce) {
+        const Scores scores = work.split.score[buffer][set][begin + row];
+        float weight[kQueries];
+#pragma unroll
+        for (int query = 0; query < kQueries; ++query) {
+          weight[query] = exp2_of(scores.of[query] - finite(top[query]));
+          total[query] += weight[query];
+        }
+#pragma unroll
+        for (int i = 0; i < kSumVectors; ++i) {
+          const float4 value = vector<kSumLanes>(values + row * kStride, i);
+#pragma unroll
+          for (int query = 0; query < kQueries; ++query) {
+            float4& all = sum[query][i];
+            const float by = weight[query];
+            all = {all.x + value.x * by, all.y + value.y * by, all.z + value.z * by, all.w + value.w * by};
           }
         }
       }
-#pragma unroll
-      for (int query = 0; query < kQueries; ++query) {
-        for (int mask = kLanes / 2; mask > 0; mask /= 2) dot[query] += shuffle_xor(dot[query], mask);
-        weight[turn][query] = mine(row, rows) ? this->capped(dot[query]) * kLog2E : minus_infinity();
-      }
+      block.give_back();
     }
   }
 
-  // Scores to weights under the new maximum.
-  template <int kSome>
-  __device__ __forceinline__ void weigh(float (&weight)[kSome][kQueries]) {
+  // This warp's share. Its lanes' rows are put together on the way.
+  __device__ __forceinline__ void put_down() {
 #pragma unroll
     for (int query = 0; query < kQueries; ++query) {
-      float most = top[query];
-#pragma unroll
-      for (int turn = 0; turn < kSome; ++turn) most = fmaxf(most, weight[turn][query]);
-      // A query that has seen nothing yet weighs nothing, which minus infinity less itself would not say.
-      const float shift = most == minus_infinity() ? 0.0f : most;
-      shrink(query, exp2_of(top[query] - shift));
-      top[query] = most;
-#pragma unroll
-      for (int turn = 0; turn < kSome; ++turn) {
-        weight[turn][query] = exp2_of(weight[turn][query] - shift);
-        total[query] += weight[turn][query];
-      }
-    }
-  }
-
-  __device__ __forceinline__ void shrink(int query, float by) {
-    total[query] *= by;
-#pragma unroll
-    for (int i = 0; i < kVectors; ++i) {
-      float4& all = sum[query][i];
-      all = {all.x * by, all.y * by, all.z * by, all.w * by};
-    }
-  }
-
-  template <class T, int kSome>
-  __device__ __forceinline__ void add(const T* values, int rows, const float (&weight)[kSome][kQueries]) {
-#pragma unroll
-    for (int turn = 0; turn < kSome; ++turn) {
-      const int row = turn * kInTurn + first;
-      if (!mine(row, rows)) continue;
-#pragma unroll
-      for (int i = 0; i < kVectors; ++i) {
-        const float4 value = vector(values + row * kStride, i);
-#pragma unroll
-        for (int query = 0; query < kQueries; ++query) {
-          float4& all = sum[query][i];
-          const float by = weight[turn][query];
-          all = {all.x + value.x * by, all.y + value.y * by, all.z + value.z * by, all.w + value.w * by};
-        }
-      }
-    }
-  }
-
-  // The lane groups' shares, put together in the first of them.
-  __device__ __forceinline__ void join() {
-#pragma unroll
-    for (int query = 0; query < kQueries; ++query) {
-      float most = top[query];
-      for (int mask = kLanes; mask < kWarp; mask *= 2) most = fmaxf(most, shuffle_xor(most, mask));
-      shrink(query, exp2_of(top[query] - (most == minus_infinity() ? 0.0f : most)));
-      top[query] = most;
-      for (int mask = kLanes; mask < kWarp; mask *= 2) {
+      for (int mask = kSumLanes; mask < kWarp; mask *= 2) {
         total[query] += shuffle_xor(total[query], mask);
 #pragma unroll
-        for (int i = 0; i < kVectors; ++i) {
+        for (int i = 0; i < kSumVectors; ++i) {
           float4& all = sum[query][i];
           all = {all.x + shuffle_xor(all.x, mask), all.y + shuffle_xor(all.y, mask), all.z + shuffle_xor(all.z, mask),
                  all.w + shuffle_xor(all.w, mask)};
         }
       }
-    }
-  }
-
-  __device__ __forceinline__ void put_down() {
-    if (block.lane >= kLanes) return;
-#pragma unroll
-    for (int query = 0; query < kQueries; ++query) {
-      Part& part = (&work.part[0][0])[block.warp * kQueries + query];
+      if (rank >= kSetWarps) continue;
       if (block.lane == 0) {
-        part.top = top[query];
-        part.total = total[query];
+        work.split.total[set * kQueries + query][rank] = total[query];
+        if (rank == 0) work.split.top[set * kQueries + query] = top[query];
       }
 #pragma unroll
-      for (int i = 0; i < kVectors; ++i) {
-        const int column = (i * kLanes + sub) * 4;
-        if (column < kDim) *reinterpret_cast<float4*>(part.sum + column) = sum[query][i];
+      for (int i = 0; i < kSumVectors; ++i) {
+        const int column = (i * kSumLanes + block.lane) * 4;
+        if (block.lane < kSumLanes && column < kDim) {
+          *reinterpret_cast<float4*>(work.split.part[set * kQueries + query][rank] + column) = sum[query][i];
+        }
       }
     }
   }
 
-  // The warps' shares put together, in warp order.
-  __device__ __forceinline__ void finish() {
+  // The warps' shares put together, in warp order, and the step's own row.
+  __device__ __forceinline__ void finish() const {
     float* out = reinterpret_cast<float*>(task.out);
     float* stats = reinterpret_cast<float*>(task.stats);
 #pragma unroll 1
     for (u32 at = block.thread; at < kGroup * kDim; at += kThreads) {
       const u32 query = at / kDim, column = at % kDim;
-      const Part* part = &work.part[0][0] + query / kQueries * kSetWarps * kQueries + query % kQueries;
-      float most = minus_infinity();
-#pragma unroll 4
-      for (int warp = 0; warp < kSetWarps; ++warp) most = fmaxf(most, part[warp * kQueries].top);
-      const float shift = most == minus_infinity() ? 0.0f : most;
-      float value = 0.0f, all = 0.0f;
-#pragma unroll 4
-      for (int warp = 0; warp < kSetWarps; ++warp) {
-        const float weight = exp2_of(part[warp * kQueries].top - shift);
-        value += part[warp * kQueries].sum[column] * weight;
-        all += part[warp * kQueries].total * weight;
-      }
+      float value = 0.0f;
+#pragma unroll
+      for (u32 warp = 0; warp < kSetWarps; ++warp) value += work.split.part[query][warp][column];
+      const float past = work.split.top[query], own = work.split.own[query];
+      const float most = fmaxf(past, own);
+      const float shrink = exp2_of(past - finite(most)), weight = exp2_of(own - finite(most));
+      const float all = sum_of<kSetWarps>(work.split.total[query]) * shrink + weight;
+      value *= shrink;
+      if (task.split == 0) value += work.fresh_v[0][column] * weight;
       out[(task.q_head + query) * kDim + column] = task.stats == 0 ? quotient(value, all) : value;
       if (task.stats != 0 && column == 0) {
         stats[(task.q_head + query) * 2] = most / kLog2E;

@@ -17,12 +17,33 @@ struct Chosen<false, First, Second> {
   using Type = Second;
 };
 
-// One warp's share of a query's softmax.
+__device__ constexpr int power_above(int value) {
+  int power = 1;
+  while (power < value) power *= 2;
+  return power;
+}
+
+// What the warps of a step of one row share: sets of queries, each of so many that its state fits a thread's registers.
 template <class Config>
-struct alignas(16) AttentionPart {
-  float sum[(Config::kHeadDim + 3) / 4 * 4];
-  float top;    // maximum score
-  float total;  // sum of exponentials under it
+struct AttentionSplit {
+  static constexpr int kWarps = Config::kConsumerWarps;
+  static constexpr int kSets = least(power_above((Config::kGroup + 2) / 3), kWarps);
+  static constexpr int kQueries = (Config::kGroup + kSets - 1) / kSets;
+  static constexpr int kSetWarps = kWarps / kSets;
+  static constexpr int kSlots = kSets * kQueries;
+
+  // Of one cached row with the queries of a set.
+  struct alignas(least(4 * power_above(kQueries), 16)) Scores {
+    float of[kQueries];
+  };
+
+  alignas(16) float q[Config::kGroup][Config::kHeadStride];
+  Scores score[2][kSets][Config::kRunRows];
+  Scores most[2][kWarps];
+  alignas(16) float part[kSlots][kSetWarps][(Config::kHeadDim + 3) / 4 * 4];
+  alignas(16) float total[kSlots][(kSetWarps + 3) / 4 * 4];
+  float top[kSlots];
+  float own[kSlots];  // score of the step's own row
 };
 
 template <class Config>
@@ -44,11 +65,11 @@ struct AttentionRows {
     float score[kQueries][kRows];
   };
 
-  // In the work area. The warps' shares take the place of what a run of the past needs, once there are no more.
+  // In the work area; steps of several rows, and of one, which has its queries where those have the first of theirs.
   struct Work {
     union {
       Run run;
-      AttentionPart<Config> part[kWarps][Config::kGroup];
+      AttentionSplit<Config> split;
     };
     alignas(16) float fresh_k[Config::kTokensMax][kStride];
     alignas(16) float fresh_v[Config::kTokensMax][kStride];

@@ -21,12 +21,20 @@ struct GemvOp {
   static constexpr u32 kShare =
       divide_up(least(GemvPieces<Config>::kPieceBlocks, divide_up(Shape::kColumns, kTileColumns)), kWarps);
 
+  // Of a row that is staged whole and cut into few blocks, a warp holds its own in registers.
+  static constexpr u32 kPieces = divide_up(divide_up(Shape::kColumns, kTileColumns), GemvPieces<Config>::kPieceBlocks);
+  static constexpr bool kHeld =
+      kRows == 1 && kPieces * kShare <= 4 &&
+      divide_up(Shape::kColumns, kTileColumns) * kTileColumns <= GemvPieces<Config>::columns_staged(1);
+  using Input = GemvInput<Config, Shape, kRows>;
+
   Block<Config>& block;
   const GemvTask& task;
   const u32 rows;  // of x in this step
   const GemvPieces<Config> cut;
-  GemvInput<Config, Shape, kRows> input;
+  Input input;
   const u32 outputs;  // of a tile
+  typename Input::Fragment held[kHeld ? kPieces * kShare : 1];
   float best = minus_infinity();
   int best_row = -1;
 
@@ -44,6 +52,7 @@ struct GemvOp {
     if (Shape::kEpilogue == kEpilogueArgmax && prompt_goes_on()) return neutral();
     if (Shape::kPrologue == kPrologueLayerNorm && !input.layer_norm()) return false;
     if (cut.whole()) input.stage(0, true);
+    if (kHeld) hold();
 #pragma unroll 1
     for (u32 group = 0; group < cut.tiles; group += cut.group_tiles) {
       const u32 tiles = cut.in_group(group), total = tiles * outputs;
@@ -103,48 +112,74 @@ struct GemvOp {
     return found;
   }
 
+  // This warp's blocks of a row of tiles: kShare of each piece, not all of which are there.
+  __device__ __forceinline__ void hold() {
+#pragma unroll
+    for (u32 i = 0; i < kPieces * kShare; ++i) {
+      const u32 within = block.warp + i % kShare * kWarps, at = i / kShare * cut.piece_blocks + within;
+      held[i] = within < cut.piece_blocks && at < cut.blocks ? input.fragment(at) : typename Input::Fragment{};
+    }
+  }
+
   // This warp's share of the products of a group of tiles with the staged chunk: every kWarps-th block of each piece.
   __device__ __forceinline__ void multiply(u32 tiles, u32 chunk) {
     const u32 width = cut.in_chunk(chunk);
 #pragma unroll 1
     for (u32 tile = 0; tile < tiles; tile += cut.piece_tiles) {
-      float sum[4] = {};
-      for (u32 begin = 0; begin < width; begin += cut.piece_blocks) {
-        const char* piece = block.take() + block.lane * 16;
-        const u32 count = least(cut.piece_blocks, width - begin);
-        share(piece, begin, count, sum);
-        for (u32 other = 1; other < least(cut.piece_tiles, tiles - tile); ++other) {
-          put_down(tile + other - 1, chunk, sum);
-          sum[0] = sum[1] = sum[2] = sum[3] = 0.0f;
-          share(piece + other * count * kBlockBytes, 0, count, sum);
+      float sum[2][4] = {};
+      const u32 more = least(cut.piece_tiles, tiles - tile) - 1;
+      if constexpr (kHeld) {
+#pragma unroll
+        for (u32 i = 0; i < kPieces; ++i) {
+          piece_of(tile, chunk, more, i * cut.piece_blocks, least(cut.piece_blocks, cut.blocks - i * cut.piece_blocks),
+                   held + i * kShare, sum);
         }
-        block.give_back();
+      } else {
+        for (u32 begin = 0; begin < width; begin += cut.piece_blocks) {
+          piece_of(tile, chunk, more, begin, least(cut.piece_blocks, width - begin), held, sum);
+        }
       }
-      put_down(tile + least(cut.piece_tiles, tiles - tile) - 1, chunk, sum);
+      put_down(tile + more, chunk, sum);
     }
   }
 
-  // Of `count` blocks that begin `begin` blocks into the chunk.
-  __device__ __forceinline__ void share(const char* piece, u32 begin, u32 count, float (&sum)[4]) const {
+  // A piece: `count` blocks, `begin` blocks into the chunk, of one tile and of `more` that follow it. The sums of the
+  // last are not put down: other pieces may add to them.
+  __device__ __forceinline__ void piece_of(u32 tile, u32 chunk, u32 more, u32 begin, u32 count,
+                                           const typename Input::Fragment* x, float (&sum)[2][4]) {
+    const char* piece = block.take() + block.lane * 16;
+    share(piece, begin, count, x, sum);
+    for (u32 other = 1; other <= more; ++other) {
+      put_down(tile + other - 1, chunk, sum);
+#pragma unroll
+      for (int i = 0; i < 4; ++i) sum[0][i] = sum[1][i] = 0.0f;
+      share(piece + other * count * kBlockBytes, begin, count, x, sum);
+    }
+    block.give_back();
+  }
+
+  // Two sums, so that one product need not wait for another.
+  __device__ __forceinline__ void share(const char* piece, u32 begin, u32 count, const typename Input::Fragment* held,
+                                        float (&sum)[2][4]) const {
 #pragma unroll
     for (u32 i = 0; i < kShare; ++i) {
       const u32 at = block.warp + i * kWarps;
       if (at >= count) continue;
       const uint4 w = *reinterpret_cast<const uint4*>(piece + at * kBlockBytes);
-      const auto x = input.fragment(begin + at);
-      mma_bf16(sum, x.high.x, x.low.x, x.high.y, x.low.y, w.x, w.y);
-      mma_bf16(sum, x.high.z, x.low.z, x.high.w, x.low.w, w.z, w.w);
+      const auto x = kHeld ? held[i] : input.fragment(begin + at);
+      mma_bf16(sum[0], x.high.x, x.low.x, x.high.y, x.low.y, w.x, w.y);
+      mma_bf16(sum[1], x.high.z, x.low.z, x.high.w, x.low.w, w.z, w.w);
     }
   }
 
   // A tile's sums; those of hi and lo are one. Behind the first chunk they are added to.
-  __device__ __forceinline__ void put_down(u32 tile, u32 chunk, const float (&sum)[4]) const {
+  __device__ __forceinline__ void put_down(u32 tile, u32 chunk, const float (&sum)[2][4]) const {
     const u32 group = block.lane / 4, quad = block.lane % 4;
     if (group >= rows) return;
     float* to = block.shared.sums + (tile * outputs + group * kTileRows + quad * 2) * kPitch + block.warp;
     const bool more = !cut.whole() && chunk != 0;
-    to[0] = (more ? to[0] : 0.0f) + (sum[0] + sum[2]);
-    to[kPitch] = (more ? to[kPitch] : 0.0f) + (sum[1] + sum[3]);
+    to[0] = (more ? to[0] : 0.0f) + ((sum[0][0] + sum[0][2]) + (sum[1][0] + sum[1][2]));
+    to[kPitch] = (more ? to[kPitch] : 0.0f) + ((sum[0][1] + sum[0][3]) + (sum[1][1] + sum[1][3]));
   }
 
   // Add the warps' shares of a group in one fixed order, and what stands behind them.

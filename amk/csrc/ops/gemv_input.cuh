@@ -18,7 +18,7 @@ struct GemvInput {
   // Columns that a lane reads in one access; accesses that it makes before it uses the first, of x and of splits.
   static constexpr u32 kEach = 4;
   static constexpr u32 kLoads = Shape::kAligned ? (kRows == 1 ? 4 : 2) : 1;
-  static constexpr u32 kSplits = kLoads;
+  static constexpr u32 kSplits = 2 * kLoads;
   // Blocks of a warp that one access of all its lanes covers.
   static constexpr u32 kAtOnce = kWarp * kEach / kTileColumns;
 

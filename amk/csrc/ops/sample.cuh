@@ -7,57 +7,72 @@ namespace amk {
 
 template <class Config>
 struct SampleOp {
-  static constexpr int kThreads = Config::kConsumerWarps * kWarp;
+  static constexpr int kWarps = Config::kConsumerWarps;
+  static constexpr int kThreads = kWarps * kWarp;
 
   Block<Config>& block;
   const SampleTask& task;
 
   // False when the launch is over.
   __device__ __forceinline__ bool run() {
-    if (!block.ready(reinterpret_cast<const TaskHead&>(task))) return false;
+    // What the host wrote is there before the waits are over. Its flag takes a while to come.
     const u32 following = block.pos + block.tokens;
     const u32 given = *reinterpret_cast<const u32*>(task.prompt_length);
     const int* prompt = reinterpret_cast<const int*>(task.prompt);
-    if (block.warp == 0) {
-      const int sampled = best();
-      if (block.lane == 0) block.shared.warp_index[0] = following < given ? prompt[following] : sampled;
-    }
-    if (!block.meet()) return false;
-    const int chosen = block.shared.warp_index[0];
+    const int next = following < given ? prompt[following] : 0;
+    Status* status = reinterpret_cast<Status*>(block.params.status);
+    const bool tells = block.warp == kWarps - 1;
+    const u32 cancel = tells ? load_host(&status->cancel) : 0;
+    if (!block.ready(reinterpret_cast<const TaskHead&>(task))) return false;
+    int chosen;
+    if (!best(chosen)) return false;
+    const bool sampled = following >= given;
+    if (!sampled) chosen = next;
     for (u32 row = 0; row < block.tokens; ++row) {
       const u32 position = following + row;
       embed(row, position < given ? prompt[position] : chosen);
     }
-    if (block.thread == 0) {
-      *reinterpret_cast<u32*>(task.stop) = ends(chosen, following >= given) ? 1 : 0;
-      // The token, then the count that publishes it: the host reads them in the other order.
-      store_host(reinterpret_cast<u32*>(task.token) + following, static_cast<u32>(chosen));
-      Status* status = reinterpret_cast<Status*>(block.params.status);
-      store_host(&status->steps, block.step + 1);
+    if (tells) {
+      const bool over = cancel != 0 || (sampled && ends_text(chosen));
+      if (block.lane == 0) *reinterpret_cast<u32*>(task.stop) = over ? 1 : 0;
     }
-    return block.meet();
+    if (!block.meet()) return false;
+    // Nothing waits for the host to see it.
+    if (tells && block.lane == 0) {
+      store_host(&status->steps, block.step + 1);
+      store_host(reinterpret_cast<u32*>(task.token) + following, static_cast<u32>(chosen));
+    }
+    return true;
   }
 
  private:
-  __device__ __forceinline__ int best() const {
+  // The row of the best of all slots, for every thread. They meet.
+  __device__ __forceinline__ bool best(int& row) const {
     const float* values = reinterpret_cast<const float*>(task.best_value);
     const int* indices = reinterpret_cast<const int*>(task.best_index);
     float top = minus_infinity();
-    int index = -1;
-    for (u32 slot = block.lane; slot < task.slots; slot += kWarp) {
-      keep_best(top, index, values[slot], indices[slot]);
+    row = -1;
+    for (u32 slot = block.thread; slot < task.slots; slot += kThreads) {
+      keep_best(top, row, values[slot], indices[slot]);
     }
-    for (int mask = kWarp / 2; mask > 0; mask /= 2) {
-      keep_best(top, index, shuffle_xor(top, mask), shuffle_xor(index, mask));
+    best_of_warp(top, row);
+    if (block.lane == 0) {
+      block.shared.warp_value[block.warp] = top;
+      block.shared.warp_index[block.warp] = row;
     }
-    return index;
+    if (!block.meet()) return false;
+    const int other = least(block.lane, kWarps - 1);
+    top = block.shared.warp_value[other];
+    row = block.shared.warp_index[other];
+    best_of_warp(top, row);
+    return true;
   }
 
-  __device__ __forceinline__ bool ends(int token, bool sampled) const {
-    bool found = load_host(&reinterpret_cast<Status*>(block.params.status)->cancel) != 0;
+  __device__ __forceinline__ bool ends_text(int token) const {
     const int* eos = reinterpret_cast<const int*>(task.eos);
-    for (u32 slot = 0; slot < task.eos_slots; ++slot) found |= sampled && eos[slot] == token;
-    return found;
+    bool other = true;
+    for (u32 slot = block.lane; slot < task.eos_slots; slot += kWarp) other &= eos[slot] != token;
+    return !all_lanes(other);
   }
 
   // A row of the table, tiled as a head's weights are or plain.

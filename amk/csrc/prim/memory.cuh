@@ -24,7 +24,7 @@ __device__ inline void add_release(u32* address, u32 value) {
   asm volatile("red.release.gpu.global.add.u32 [%0], %1;" ::"l"(address), "r"(value) : "memory");
 }
 
-// PTX ISA: ld.relaxed.sys, st.release.sys. Words that the host writes or reads during a launch.
+// PTX ISA: ld.relaxed.sys, st.relaxed.sys. Words that the host writes or reads during a launch; each speaks for itself.
 __device__ inline u32 load_host(const u32* address) {
   u32 value;
   asm volatile("ld.relaxed.sys.global.u32 %0, [%1];" : "=r"(value) : "l"(address) : "memory");
@@ -32,7 +32,7 @@ __device__ inline u32 load_host(const u32* address) {
 }
 
 __device__ inline void store_host(u32* address, u32 value) {
-  asm volatile("st.release.sys.global.u32 [%0], %1;" ::"l"(address), "r"(value) : "memory");
+  asm volatile("st.relaxed.sys.global.u32 [%0], %1;" ::"l"(address), "r"(value) : "memory");
 }
 
 // PTX ISA: st.relaxed.gpu.

@@ -40,6 +40,14 @@ __device__ inline float warp_sum(float value) {
   return value;
 }
 
+// Maximum over a warp; every lane gets it. Floats are ordered as integers are, once those of a sign are turned about.
+// PTX ISA: redux.sync.max.s32.
+__device__ inline float warp_max(float value) {
+  const int bits = __float_as_int(value);
+  const int most = __reduce_max_sync(0xffffffffu, bits ^ ((bits >> 31) & 0x7fffffff));
+  return __int_as_float(most ^ ((most >> 31) & 0x7fffffff));
+}
+
 // PTX ISA: vote.sync.all. True for every lane if it is for each.
 __device__ inline bool all_lanes(bool value) { return __all_sync(0xffffffffu, value); }
 

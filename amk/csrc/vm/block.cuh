@@ -43,9 +43,10 @@ struct Block {
   }
 
   // The waits of a task, made by one thread and shared by the meeting that follows (V3, V5). Nothing that a launch
-  // writes is read before. That thread also publishes tasks: behind a meeting with it lies the task before (V1, V4).
+  // writes is read before. Thread 0 publishes tasks: behind a meeting with it lies the task before (V1, V4). Another
+  // one waits, which may begin while the task before is finished and published.
   __device__ __forceinline__ bool ready(const TaskHead& head) {
-    if (thread == 0) {
+    if (thread == kThreads - kWarp) {
       const u64 start = clock_now();
       for (u32 i = 0; i < head.wait_count && good; ++i) {
         const u32 threshold = head.wait_threshold[i] + (params.steps_done + step) * head.wait_each[i];
@@ -54,6 +55,7 @@ struct Block {
       }
     }
     meet();
+    if (thread == 0) store_flag(&shared.begun, head.number);
     note_moment(shared.times.ready);
     return good;
   }

@@ -87,6 +87,7 @@ __device__ __forceinline__ void run_worker(const Params& params) {
       mbarrier_init(&shared.slot_empty[i], Config::kConsumerWarps);
     }
     shared.ending = Ending{0, 0};
+    shared.begun = kNoTask;
     const u32* begin = reinterpret_cast<const u32*>(params.queue_begin) + blockIdx.x;
     shared.queue_length = begin[1] - begin[0];
     shared.queue_begin = begin[0];

@@ -11,6 +11,7 @@ namespace amk {
 template <class Config>
 struct Producer {
   static constexpr u32 kInFlight = Config::kInFlightBytes / Config::kStageBytes;
+  static constexpr u32 kInFlightInTask = least(2 * kInFlight, Config::kStages);
 
   Shared<Config>& shared;
   const Params& params;
@@ -114,21 +115,32 @@ struct Producer {
     if (!all_lanes(open)) return false;
     warp_sync();  // V3: what lane 0 acquired, every lane may read
     copy_acquired();
-    const u32 row_bytes = PastPieces<Config>::kRowBytes;
-    for (u32 row = cut.low; row < cut.high; row += PastPieces<Config>::kRows) {
-      const u32 bytes = least(PastPieces<Config>::kRows, cut.high - row) * row_bytes;
-      const u64 offset = static_cast<u64>(row) * row_bytes;
-      if (!copy(reinterpret_cast<const char*>(task.k_cache) + offset, bytes)) return false;
-      if (!copy(reinterpret_cast<const char*>(task.v_cache) + offset, bytes)) return false;
+    for (u32 run = cut.low; run < cut.high; run += PastPieces<Config>::run_rows(params.tokens)) {
+      const u32 end = least(run + PastPieces<Config>::run_rows(params.tokens), cut.high);
+      if (!rows(task.k_cache, run, end) || !rows(task.v_cache, run, end)) return false;
+    }
+    return true;
+  }
+
+  __device__ bool rows(u64 cache, u32 begin, u32 end) {
+    constexpr u32 kRowBytes = PastPieces<Config>::kRowBytes;
+    for (u32 row = begin; row < end; row += PastPieces<Config>::kRows) {
+      const u32 bytes = least(PastPieces<Config>::kRows, end - row) * kRowBytes;
+      if (!copy(reinterpret_cast<const char*>(cache) + static_cast<u64>(row) * kRowBytes, bytes)) return false;
     }
     return true;
   }
 
   // One piece into the next stage: once it is empty, and once few enough copies are in flight, since every other
-  // access of the chip queues behind them.
+  // access of the chip queues behind them. While the consumers are in the same task there are few others: then twice as
+  // many may be.
   __device__ bool copy(const char* from, u32 bytes) {
     if (wrapped && !landed(&shared.ring_empty[piece.stage()], piece.parity() ^ 1)) return false;
-    if (in_flight == kInFlight && !land_oldest()) return false;
+    const bool in_task = all_lanes(load_flag(&shared.begun) == number);  // one answer: the flag may change meanwhile
+    const u32 most = in_task ? kInFlightInTask : kInFlight;
+    while (in_flight >= most) {
+      if (!land_oldest()) return false;
+    }
     copy_async(shared.ring[piece.stage()], from, bytes, &shared.ring_full[piece.stage()], lane);
     ++in_flight;
     piece.advance();

@@ -16,6 +16,9 @@ constexpr int kBlockBytes = kTileRows * kTileColumns * 2;
 // Elements put behind each staged row, so that rows do not fall on the same banks.
 constexpr int kRowPad = 8;
 
+// No task's number.
+constexpr u32 kNoTask = 0xffffffff;
+
 // Why a block stops waiting.
 struct Ending {
   u32 leaving;   // its consumers have left the launch: what the producer still waits for may never come
@@ -45,6 +48,7 @@ struct Shared {
   u64 slot_full[kSlots];
   u64 slot_empty[kSlots];
   Ending ending;
+  u32 begun;        // number of the task that the consumers are in
   Times times;      // of the running task, where they are stamped
   u32 queue_begin;  // of this worker's tasks
   u32 queue_length;

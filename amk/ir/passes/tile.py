@@ -32,8 +32,8 @@ from amk.target import Target
 
 EOS_SLOTS = 16
 
-MERGED_BYTES = 64 * 1024
-"""Most that a worker reads of a row's attention results to merge them: 1.5 us of its share of what L2 gives."""
+MERGED_BYTES = 128 * 1024
+"""Most that a worker reads of a row's attention results to merge them: 3 us of its share of what L2 gives."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,7 +74,7 @@ class Tile:
     max_context: int
     tokens_per_pass: int = 8
     kv_dtype: Literal["f32", "bf16"] = "f32"
-    splits_max: int = 16
+    splits_max: int = 32
 
     def __post_init__(self) -> None:
         for option, value, most in (

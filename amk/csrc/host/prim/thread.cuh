@@ -58,6 +58,11 @@ inline float warp_sum(float value) {
   return value;
 }
 
+inline float warp_max(float value) {
+  for (int mask = kWarp / 2; mask > 0; mask /= 2) value = fmaxf(value, shuffle_xor(value, mask));
+  return value;
+}
+
 inline bool meet_all(int threads, bool value) { return host::meet_some(static_cast<u32>(threads), value); }
 
 inline bool all_lanes(bool value) { return host::vote_all(value); }
