@@ -9,13 +9,12 @@ import msgspec
 import typer
 from rich.table import Table
 
-from amk.cli.options import Arch, Chip, Json, KvDtype, LocalFilesOnly, MaxContext, Revision, open_model
+from amk.cli.options import Arch, Chip, Dtype, Json, KvDtype, LocalFilesOnly, MaxContext, Revision, open_model
 from amk.cli.output import ERR, OUT, print_json
 from amk.errors import EXIT_FAILED, BadOptionError
 
 if TYPE_CHECKING:
-    from amk.measure.bench import BenchResult
-    from amk.measure.limits import Limits
+    from amk.measure.result import BenchResult, Limits, Row
 
 LIMITS = "limits"
 
@@ -31,6 +30,7 @@ def bench(
     out: Annotated[Path | None, typer.Option("-o", "--out", help="Write every sample here, as JSON.")] = None,
     arch: Arch = None,
     target: Chip = None,
+    dtype: Dtype = "bf16",
     kv_dtype: KvDtype = "float32",
     max_context: MaxContext = None,
     revision: Revision = None,
@@ -53,7 +53,7 @@ def bench(
         model,
         arch=arch,
         target=target,
-        dtype="bf16",
+        dtype=dtype,
         kv_dtype=kv_dtype,
         max_context=max_context,
         revision=revision,
@@ -110,23 +110,32 @@ def _numbers(words: str) -> list[int]:
 
 
 def _print_result(result: BenchResult) -> None:
-    table = Table("context", "arm", "us a token", "least", "most", "TB/s", "launches")
+    table = Table("context", "arm", "us a token", "least", "most", "TB/s", "of the read rate", "launches a token")
     for row in result.rows:
-        if row.failure:
-            table.add_row(str(row.context), row.arm, row.failure)
-            continue
-        least, most = min(row.us_per_token), max(row.us_per_token)
-        streamed = result.weight_bytes + row.context * result.kv_bytes_per_position
-        rate, launches = f"{streamed / row.median / 1e6:.2f}", str(row.launches or "")
-        table.add_row(str(row.context), row.arm, f"{row.median:.1f}", f"{least:.1f}", f"{most:.1f}", rate, launches)
+        table.add_row(str(row.context), row.arm, *_cells(result, row))
     OUT.print(table)
     if result.limits is not None:
         _print_limits(result.limits)
     parity = result.parity
+    r = "no number" if parity.logit_range_max is None else f"{parity.logit_range_max:.2g}"
     OUT.print(
-        f"parity with HuggingFace float32: {parity.verdict}, {parity.tokens} tokens, {parity.ties} ties, "
-        f"r {parity.logit_range_max:.2g}"
+        f"parity with HuggingFace float32: {parity.verdict}, {parity.tokens} tokens, {parity.ties} ties, r {r} "
+        f"(bound {parity.logit_range_bound:g})"
     )
+
+
+def _cells(result: BenchResult, row: Row) -> list[str]:
+    if not result.times(row):
+        return [row.failure or "withheld: its tokens are not HuggingFace's"]
+    rate = result.bytes_per_s(row)
+    return [
+        f"{row.median:.1f}",
+        f"{min(row.us_per_token):.1f}",
+        f"{max(row.us_per_token):.1f}",
+        f"{rate / 1e12:.2f}",
+        f"{rate / result.limits.read_bytes_per_s:.0%}" if result.limits else "",
+        f"{row.launches / row.tokens:.3f}" if row.launches else "",
+    ]
 
 
 def _print_limits(found: Limits) -> None:

@@ -21,11 +21,22 @@ def float32_model(config: dict[str, Any], load: Callable[[str], Tensor]) -> Any:
     load
         Checkpoint tensor by state-dict name.
     """
+    return filled_model(config, load, dtype=torch.float32, attention="eager", device="cpu")
+
+
+def filled_model(
+    config: dict[str, Any], load: Callable[[str], Tensor], *, dtype: torch.dtype, attention: str, device: str
+) -> Any:
+    """The same with parameters of another type, on another device, with another implementation of attention."""
     from transformers import AutoModelForCausalLM
+    from transformers.initialization import no_init_weights
 
     factory: Any = AutoModelForCausalLM  # untyped
-    with quiet(), torch.no_grad():
-        model = factory.from_config(hf_config(config), attn_implementation="eager", dtype=torch.float32)
+    with quiet(), no_init_weights(), torch.device(device):
+        model = factory.from_config(hf_config(config), attn_implementation=attention, dtype=dtype)
+    # Tying is part of the initialisation that was left out, which takes minutes for billions of parameters.
+    model.tie_weights()
+    with torch.no_grad():
         # named_parameters lists a tied table once, under the embedding's name.
         for name, parameter in model.named_parameters():
             parameter.copy_(as_packed(load(name)))

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import torch
 
+from amk.measure.result import AMK
 from amk.runtime.launch import KernelBackend
 
 if TYPE_CHECKING:
@@ -27,10 +28,13 @@ class Arm(Protocol):
         In results.
     launches
         Kernels' launches that the host made for the last ``decode``, where they are counted; 0 where they are not.
+    kv_item_bytes
+        Of a number in its cache.
     """
 
     name: str
     launches: int
+    kv_item_bytes: int
 
     def open(self, prompt: Sequence[int], tokens: int) -> None:
         """Process a prompt; ``tokens`` will be asked for behind it."""
@@ -42,11 +46,12 @@ class Arm(Protocol):
 class AmkArm:
     """The compiled model, all tokens of a ``decode`` in one launch."""
 
-    name = "amk"
+    name = AMK
 
     def __init__(self, model: CompiledModel) -> None:
         self.session = model.session
         self.launches = 0
+        self.kv_item_bytes: int = getattr(torch, model.manifest.kv_dtype).itemsize
 
     def open(self, prompt: Sequence[int], tokens: int) -> None:
         self.session.prefill(list(prompt), new_tokens=tokens + 1)
@@ -60,23 +65,25 @@ class AmkArm:
 
 
 class EagerArm:
-    """HuggingFace's model as it comes, a static cache."""
+    """HuggingFace's model as it comes, with a static cache of the length that the sequence needs.
+
+    Attention reads the whole of a static cache, used or not: a longer one would only slow it down.
+    """
 
     name = "eager"
     launches = 0
 
-    def __init__(self, model: Any, *, context: int) -> None:
+    def __init__(self, model: Any) -> None:
         self.model = model
-        self.context = context
+        self.kv_item_bytes: int = model.dtype.itemsize
         self.ids = torch.zeros((1, 1), dtype=torch.long, device=model.device)
         self.cache: Any = None
 
     def open(self, prompt: Sequence[int], tokens: int) -> None:
         from transformers import StaticCache
 
-        del tokens
         with torch.inference_mode():
-            self.cache = StaticCache(config=self.model.config, max_cache_len=self.context)
+            self.cache = StaticCache(config=self.model.config, max_cache_len=len(prompt) + tokens + _WARM_UP)
             self._choose(self._logits(torch.tensor([list(prompt)], device=self.model.device)))
         self.prepare()
 
@@ -108,8 +115,8 @@ class GraphArm(EagerArm):
 
     name = "cublas-graph"
 
-    def __init__(self, model: Any, *, context: int) -> None:
-        super().__init__(model, context=context)
+    def __init__(self, model: Any) -> None:
+        super().__init__(model)
         self.graph: Any = None
 
     def prepare(self) -> None:
@@ -138,8 +145,8 @@ class CompileArm(EagerArm):
 
     name = "compile-graph"
 
-    def __init__(self, model: Any, *, context: int) -> None:
-        super().__init__(model, context=context)
+    def __init__(self, model: Any) -> None:
+        super().__init__(model)
         self.compiled: Any = torch.compile(model, mode="reduce-overhead", dynamic=False)
 
     def prepare(self) -> None:
@@ -153,7 +160,7 @@ class CompileArm(EagerArm):
         self._choose(out.logits)
 
 
-def torch_arm(name: str, model: Any, *, context: int) -> Arm:
-    """An arm of ``TORCH_ARMS`` on a bf16 HuggingFace model; ``context`` is the length of its cache."""
+def torch_arm(name: str, model: Any) -> Arm:
+    """An arm of ``TORCH_ARMS`` on a HuggingFace model."""
     kinds = {"eager": EagerArm, "cublas-graph": GraphArm, "compile-graph": CompileArm}
-    return kinds[name](model, context=context)
+    return kinds[name](model)

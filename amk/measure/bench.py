@@ -5,97 +5,28 @@ The parity verdict beside amk's figures is of the very binary that was timed.
 
 from __future__ import annotations
 
-import platform
+import math
 import time
 from collections.abc import Callable, Sequence
-from pathlib import Path
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-import msgspec
 import torch
+from msgspec.structs import replace
 
-import amk
 from amk.contracts.decode import contract_for, decode_parity
 from amk.errors import AmkError
-from amk.ir.buffers import ITEM_BYTES
-from amk.ir.record import Record
 from amk.measure.arms import AmkArm, Arm, torch_arm
-from amk.measure.limits import Limits
+from amk.measure.machine import machine
+from amk.measure.result import AMK, LEFT_OUT, BenchResult, Limits, Parity, Row
 
 if TYPE_CHECKING:
+    from amk.ir.buffers import Buffer
     from amk.runtime.model import CompiledModel
 
 ROUNDS: Final = 5
 TOKENS: Final = 64
 PARITY_TOKENS: Final = 16
-
-
-class Row(Record):
-    """One arm at one context.
-
-    Attributes
-    ----------
-    us_per_token
-        Every sample: wall clock of ``tokens`` tokens over their number.
-    launches
-        Of one sample, where they are counted.
-    failure
-        Why it has no samples; empty if it has.
-    """
-
-    arm: str
-    context: int
-    tokens: int
-    us_per_token: tuple[float, ...]
-    launches: int
-    failure: str
-
-    @property
-    def median(self) -> float:
-        """Of the samples."""
-        ordered = sorted(self.us_per_token)
-        return ordered[len(ordered) // 2]
-
-
-class Parity(Record):
-    """Of the binary that was timed, against HuggingFace float32."""
-
-    verdict: str
-    tokens: int
-    ties: int
-    logit_range_max: float
-
-
-class BenchResult(Record):
-    """What was measured, on what.
-
-    Attributes
-    ----------
-    weight_bytes
-        That a token streams: all weights but an untied embedding table.
-    kv_bytes_per_position
-        That a token streams for each position before it.
-    machine
-        What ran it.
-    code
-        Digest of the kernel's machine code.
-    """
-
-    model: str
-    dtype: str
-    kv_dtype: str
-    weight_bytes: int
-    kv_bytes_per_position: int
-    code: str
-    parity: Parity
-    rows: tuple[Row, ...]
-    limits: Limits | None
-    machine: dict[str, str]
-
-    def write(self, path: Path) -> None:
-        """As JSON, in one order."""
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(msgspec.json.format(msgspec.json.encode(self, order="sorted"), indent=1) + b"\n")
 
 
 def bench(
@@ -105,68 +36,112 @@ def bench(
     against: Sequence[str] = (),
     rounds: int = ROUNDS,
     tokens: int = TOKENS,
+    budget_s: float = math.inf,
     limits: Limits | None = None,
     note: Callable[[str], None] = lambda _: None,
+    keep: Callable[[BenchResult], None] = lambda _: None,
 ) -> BenchResult:
     """Time ``model`` and the arms ``against`` at each context, taking turns ``rounds`` times.
+
+    Parameters
+    ----------
+    budget_s
+        Seconds after which no sample is begun: rows that have none by then say so.
+    note
+        Called with what is done next.
+    keep
+        Called with the result so far, whenever a context is done.
 
     Raises
     ------
     ContextOverflowError, DeviceError
     """
+    ends = time.monotonic() + budget_s
     note("comparing with HuggingFace float32")
-    probe = _prompt(37, model.graph.vocab)
-    report = decode_parity(model, contract_for(model.checkpoint.name), [("probe", probe)], tokens=PARITY_TOKENS)
-    arms: list[Arm] = [AmkArm(model)]
-    failures: dict[str, str] = {}
-    if against:
+    result = BenchResult(
+        model=model.checkpoint.name,
+        weights=model.manifest.weights_digest,
+        dtype=model.manifest.dtype,
+        kv_dtype=model.manifest.kv_dtype,
+        weight_bytes=sum(buffer.bytes for buffer in _streamed(model, "weight")),
+        code=model.manifest.kernel.code if model.manifest.kernel else "",
+        parity=_parity(model),
+        rounds=rounds,
+        rows=(),
+        limits=limits,
+        machine=machine(model.schedule.target),
+    )
+    turns = _Turns(names=(AMK, *against), arms={AMK: AmkArm(model)}, rounds=rounds, tokens=tokens, ends=ends, note=note)
+    if against and not turns.over():
         note("loading the model in PyTorch")
         hf = _torch_model(model)
-        arms += [torch_arm(name, hf, context=max(contexts) + tokens + 8) for name in against]
-    rows = []
+        turns.arms.update({name: torch_arm(name, hf) for name in against})
+    cached = sum(math.prod(buffer.shape) for buffer in _streamed(model, "kv")) // model.schedule.max_context
     for context in contexts:
-        samples: dict[str, list[float]] = {arm.name: [] for arm in arms}
-        launches: dict[str, int] = {}
-        for turn in range(rounds):
-            for arm in arms:
-                if arm.name in failures:
+        rows = turns.at(_prompt(context, model.graph.vocab), kv_values=context * cached)
+        result = replace(result, rows=(*result.rows, *rows))
+        keep(result)
+    return result
+
+
+@dataclass(slots=True, kw_only=True)
+class _Turns:
+    """Arms that take turns at one context after another; one that has failed is asked no more.
+
+    ``names`` are those that were asked for, ``arms`` those that could be made.
+    """
+
+    names: Sequence[str]
+    arms: dict[str, Arm]
+    rounds: int
+    tokens: int
+    ends: float
+    note: Callable[[str], None]
+    failures: dict[str, str] = field(default_factory=dict)
+
+    def over(self) -> bool:
+        """Whether no more samples are to be begun."""
+        return time.monotonic() >= self.ends
+
+    def at(self, prompt: list[int], *, kv_values: int) -> list[Row]:
+        """A row for each name, behind ``prompt``, whose keys and values are so many numbers."""
+        samples: dict[str, list[float]] = {name: [] for name in self.names}
+        for turn in range(self.rounds):
+            for name, arm in self.arms.items():
+                if name in self.failures or self.over():
                     continue
-                note(f"context {context}, turn {turn + 1} of {rounds}: {arm.name}")
+                self.note(f"context {len(prompt)}, turn {turn + 1} of {self.rounds}: {name}")
                 try:
-                    samples[arm.name].append(_sample(arm, _prompt(context, model.graph.vocab), tokens))
-                    launches[arm.name] = arm.launches
+                    samples[name].append(_sample(arm, prompt, self.tokens))
                 except AmkError:
                     raise
                 except Exception as error:  # noqa: BLE001 - whatever PyTorch cannot do is a row that says so
-                    failures[arm.name] = f"{type(error).__name__}: {error}".splitlines()[0]
-        rows += [
-            Row(
-                arm=arm.name,
-                context=context,
-                tokens=tokens,
-                us_per_token=tuple(samples[arm.name]),
-                launches=launches.get(arm.name, 0),
-                failure=failures.get(arm.name, ""),
-            )
-            for arm in arms
-        ]
-    schedule = model.schedule
-    return BenchResult(
-        model=model.checkpoint.name,
-        dtype=model.manifest.dtype,
-        kv_dtype=model.manifest.kv_dtype,
-        weight_bytes=_streamed(model, "weight"),
-        kv_bytes_per_position=_streamed(model, "kv") // schedule.max_context,
-        code=model.manifest.kernel.code if model.manifest.kernel else "",
-        parity=Parity(
-            verdict=report.verdict,
-            tokens=report.tokens,
-            ties=report.ties,
-            logit_range_max=report.logit_range_max,
-        ),
-        rows=tuple(rows),
-        limits=limits,
-        machine=_machine(model),
+                    self.failures[name] = f"{type(error).__name__}: {error}".splitlines()[0]
+        return [self._row(name, samples[name], context=len(prompt), kv_values=kv_values) for name in self.names]
+
+    def _row(self, name: str, samples: list[float], *, context: int, kv_values: int) -> Row:
+        arm = self.arms.get(name)
+        return Row(
+            arm=name,
+            context=context,
+            tokens=self.tokens,
+            kv_bytes=kv_values * arm.kv_item_bytes if arm else 0,
+            us_per_token=tuple(samples),
+            launches=arm.launches if arm and samples else 0,
+            failure=self.failures.get(name) or ("" if len(samples) == self.rounds else LEFT_OUT),
+        )
+
+
+def _parity(model: CompiledModel) -> Parity:
+    probe = _prompt(37, model.graph.vocab)
+    report = decode_parity(model, contract_for(model.checkpoint.name), [("probe", probe)], tokens=PARITY_TOKENS)
+    return Parity(
+        verdict=report.verdict,
+        failure=report.failure,
+        tokens=report.tokens,
+        ties=report.ties,
+        logit_range_max=report.logit_range_max if math.isfinite(report.logit_range_max) else None,
+        logit_range_bound=report.logit_range_bound,
     )
 
 
@@ -190,38 +165,19 @@ def _synchronise() -> None:
 
 def _torch_model(model: CompiledModel) -> Any:
     """The checkpoint in its HuggingFace class, in bf16, where amk runs it."""
-    from amk.frontend.oracle import float32_model
+    from amk.frontend.oracle import filled_model
 
-    device = "cuda" if model.arch.startswith("sm_") else "cpu"
-    found = float32_model(model.checkpoint.config, model.checkpoint.load).to(torch.bfloat16).to(device)
-    found.set_attn_implementation("sdpa")
-    return found
+    return filled_model(
+        model.checkpoint.config,
+        model.checkpoint.load,
+        dtype=torch.bfloat16,
+        attention="sdpa",
+        device="cuda" if model.arch.startswith("sm_") else "cpu",
+    )
 
 
-def _streamed(model: CompiledModel, kind: str) -> int:
-    """Bytes of the buffers of a kind that tasks stream."""
+def _streamed(model: CompiledModel, kind: str) -> list[Buffer]:
+    """Buffers of a kind that tasks stream."""
     schedule = model.schedule
     names = {stream.region.buffer for task in schedule.tasks for stream in task.streams}
-    total = 0
-    for name in names:
-        buffer = schedule.buffer[name]
-        if buffer.kind == kind:
-            size = ITEM_BYTES[buffer.dtype]
-            for extent in buffer.shape:
-                size *= extent
-            total += size
-    return total
-
-
-def _machine(model: CompiledModel) -> dict[str, str]:
-    found = {
-        "amk": amk.__version__,
-        "target": model.schedule.target.name,
-        "torch": str(torch.__version__),
-        "python": platform.python_version(),
-        "processor": platform.machine(),
-    }
-    if torch.cuda.is_available():
-        found["gpu"] = torch.cuda.get_device_name()
-        found["cuda"] = str(torch.version.cuda)
-    return found
+    return [schedule.buffer[name] for name in names if schedule.buffer[name].kind == kind]

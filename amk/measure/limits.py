@@ -11,7 +11,7 @@ import numpy as np
 from amk.codegen import abi
 from amk.codegen.limits import limits_source
 from amk.errors import NoDeviceError
-from amk.ir.record import Record
+from amk.measure.result import Limits
 from amk.runtime.errors import HopTimeoutError
 from amk.settings import settings
 
@@ -26,32 +26,6 @@ LAUNCH_S: Final = 0.01
 PASSES: Final = 8
 """Times that the memory is read for one figure."""
 REPEATS: Final = 5
-
-
-class Limits(Record):
-    """Medians of ``REPEATS`` launches.
-
-    Attributes
-    ----------
-    target, workers
-        The chip, and the blocks that ran on it.
-    memory_bytes
-        Read again and again: more than its cache holds.
-    read_bytes_per_s
-        Of every block at once, through a ring, under the target's cap on bytes in flight.
-    hop_us
-        Every block adds to a counter and waits until all have, nothing else running.
-    hop_streaming_us, streaming_bytes_per_s
-        The same while every block reads, and how fast it then reads.
-    """
-
-    target: str
-    workers: int
-    memory_bytes: int
-    read_bytes_per_s: float
-    hop_us: float
-    hop_streaming_us: float
-    streaming_bytes_per_s: float
 
 
 def limits(target: Target, *, device: int | None = None, memory_bytes: int | None = None) -> Limits:
