@@ -29,7 +29,7 @@ WARP: Final = 32
 WORK_ALIGN: Final = 128
 """Bytes to which the areas of shared memory are aligned."""
 
-ROW_PAD: Final = 8
+ROW_PAD: Final = 4
 """Elements behind each staged row; ``kRowPad`` of csrc/vm/shared.cuh."""
 
 COPY_UNIT: Final = 16

@@ -132,9 +132,10 @@ class GraphArm(EagerArm):
         with torch.inference_mode(), torch.cuda.graph(self.graph):
             super().step()
         # The warm-up moved on; its rows are written again.
-        for layer, length in zip(self.cache.layers, lengths, strict=True):
-            layer.cumulative_length.copy_(length)
-        self.ids.copy_(first)
+        with torch.inference_mode():
+            for layer, length in zip(self.cache.layers, lengths, strict=True):
+                layer.cumulative_length.copy_(length)
+            self.ids.copy_(first)
 
     def step(self) -> None:
         self.graph.replay()

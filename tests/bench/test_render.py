@@ -131,7 +131,6 @@ def test_a_file_of_another_kind_is_named_and_passed_over(
 
 
 def test_the_plots_are_drawn(tmp_path: Path) -> None:
-    pytest.importorskip("matplotlib", reason="the plots need it, nothing else does")
     runs = [
         model("Made-135M", 269_000_000, 46_080),
         model("Made-1B", 2_472_000_000, 65_536),

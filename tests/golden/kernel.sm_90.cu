@@ -53,7 +53,7 @@ struct Config {
   static constexpr int kStages = 4;
   static constexpr int kStageBytes = 32768;
   static constexpr int kInFlightBytes = 32768;
-  static constexpr int kWorkBytes = 65792;
+  static constexpr int kWorkBytes = 65664;
   static constexpr int kPastRows = 128;
   static constexpr int kRunRows = 256;
   static constexpr int kTokensMax = 8;
@@ -83,7 +83,7 @@ struct Config {
 };
 
 // Dynamic shared memory need not be aligned as the struct is: the block moves its start up.
-static_assert(sizeof(amk::Shared<Config>) + alignof(amk::Shared<Config>) <= 217344,
+static_assert(sizeof(amk::Shared<Config>) + alignof(amk::Shared<Config>) <= 217216,
               "a block's shared memory is more than the launch asks for");
 
 extern "C" __global__ void __launch_bounds__(544, 1)

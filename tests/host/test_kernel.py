@@ -111,8 +111,8 @@ def test_end_of_text_and_a_dropped_stream_end_a_launch(compiled: Compile) -> Non
 CRASHES = {
     "a pointer to nothing": (
         "ops/gemv_input.cuh",
-        "*reinterpret_cast<uint2*>(hi + place) = high;",
-        "*reinterpret_cast<volatile u32*>(u64{8}) = high.x;",
+        "*reinterpret_cast<uint4*>(staged + place) = uint4{high, low, higher, lower};",
+        "*reinterpret_cast<volatile u32*>(u64{8}) = high;",
         "it said nothing",
     ),
     "a copy that no engine makes": (

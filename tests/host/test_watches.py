@@ -126,8 +126,8 @@ ADDRESSES = {
     ),
     "a row of shared memory behind the last": (
         INPUT,
-        "*reinterpret_cast<uint2*>(hi + place) = high;",
-        "*reinterpret_cast<uint2*>(hi + place + 120000) = high;",
+        "*reinterpret_cast<uint4*>(staged + place) = uint4{high, low, higher, lower};",
+        "*reinterpret_cast<uint4*>(staged + place + 60000) = uint4{high, low, higher, lower};",
     ),
 }
 
@@ -248,11 +248,13 @@ def test_a_broken_obligation_is_seen(obligation: str, compiled: Compile, tmp_pat
     schedule = with_fields(model.schedule, tasks=waitless) if obligation == "V1" else model.schedule
     forced, fault = Forced(schedule=schedule), OBLIGATIONS[obligation]
     sound, faulty = emit(forced), fault.plant(emit(forced))
-    seen = set()
-    for seed in range(4):
+    seen: list[str] = []
+    for seed in range(12):  # in some orders what is broken does no harm
         assert findings(model, tmp_path / f"sound {seed}", source=sound, seed=seed, validated=forced)[1] == []
-        seen |= set(findings(model, tmp_path / f"faulty {seed}", source=faulty, seed=seed, validated=forced)[1])
-    assert [text for text in seen if re.search(fault.says, text)], sorted(seen)[:5]
+        seen += findings(model, tmp_path / f"faulty {seed}", source=faulty, seed=seed, validated=forced)[1]
+        if any(re.search(fault.says, text) for text in seen):
+            return
+    pytest.fail(f"not seen; but {seen[:5]}")
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -19,7 +19,9 @@ struct LimitsShared {
 // Returns how many.
 template <class Config>
 __device__ inline u32 stream_pieces(LimitsShared<Config>& shared, const char* from, u32 part, u32 pieces, bool until) {
+  // As the kernel does: more while nothing else goes on.
   constexpr u32 kInFlight = Config::kInFlightBytes / Config::kStageBytes;
+  const u32 most = until ? kInFlight : least(2 * kInFlight, Config::kStages);
   const int lane = lane_index();
   Cursor<Config::kStages> next, oldest;
   u32 issued = 0, done = 0;
@@ -30,7 +32,7 @@ __device__ inline u32 stream_pieces(LimitsShared<Config>& shared, const char* fr
     ++done;
   };
   for (; until || issued < pieces; ++issued) {
-    if (issued - done == kInFlight) land();
+    if (issued - done == most) land();
     if (until && all_lanes(load_flag(&shared.over) != 0)) break;
     copy_async(shared.ring[next.stage()], from + static_cast<u64>(issued % part) * Config::kStageBytes,
                Config::kStageBytes, &shared.landed[next.stage()], lane);

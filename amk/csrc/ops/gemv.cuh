@@ -164,11 +164,11 @@ struct GemvOp {
 #pragma unroll
     for (u32 i = 0; i < kShare; ++i) {
       const u32 at = block.warp + i * kWarps;
-      if (at >= count) continue;
+      if ((i + 1) * kWarps > count && at >= count) continue;
       const uint4 w = *reinterpret_cast<const uint4*>(piece + at * kBlockBytes);
       const auto x = kHeld ? held[i] : input.fragment(begin + at);
-      mma_bf16(sum[0], x.high.x, x.low.x, x.high.y, x.low.y, w.x, w.y);
-      mma_bf16(sum[1], x.high.z, x.low.z, x.high.w, x.low.w, w.z, w.w);
+      mma_bf16(sum[0], x.first, w.x, w.y);
+      mma_bf16(sum[1], x.second, w.z, w.w);
     }
   }
 
@@ -177,9 +177,14 @@ struct GemvOp {
     const u32 group = block.lane / 4, quad = block.lane % 4;
     if (group >= rows) return;
     float* to = block.shared.sums + (tile * outputs + group * kTileRows + quad * 2) * kPitch + block.warp;
-    const bool more = !cut.whole() && chunk != 0;
-    to[0] = (more ? to[0] : 0.0f) + ((sum[0][0] + sum[0][2]) + (sum[1][0] + sum[1][2]));
-    to[kPitch] = (more ? to[kPitch] : 0.0f) + ((sum[0][1] + sum[0][3]) + (sum[1][1] + sum[1][3]));
+    float even = (sum[0][0] + sum[0][2]) + (sum[1][0] + sum[1][2]);
+    float odd = (sum[0][1] + sum[0][3]) + (sum[1][1] + sum[1][3]);
+    if (!cut.whole() && chunk != 0) {
+      even += to[0];
+      odd += to[kPitch];
+    }
+    to[0] = even;
+    to[kPitch] = odd;
   }
 
   // Add the warps' shares of a group in one fixed order, and what stands behind them.

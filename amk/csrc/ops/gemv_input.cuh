@@ -17,8 +17,8 @@ struct GemvInput {
   static constexpr bool kGain = Shape::kPrologue == kPrologueNorm || Shape::kPrologue == kPrologueLayerNorm;
   // Columns that a lane reads in one access; accesses that it makes before it uses the first, of x and of splits.
   static constexpr u32 kEach = 4;
-  static constexpr u32 kLoads = Shape::kAligned ? (kRows == 1 ? 4 : 2) : 1;
-  static constexpr u32 kSplits = 2 * kLoads;
+  static constexpr u32 kLoads = Shape::kAligned ? 4 : 1;
+  static constexpr u32 kSplits = kLoads;
   // Blocks of a warp that one access of all its lanes covers.
   static constexpr u32 kAtOnce = kWarp * kEach / kTileColumns;
 
@@ -26,10 +26,9 @@ struct GemvInput {
   const GemvTask& task;
   const u32 rows;
   const GemvPieces<Config> cut;
-  const u32 first;   // row of the step that is x's first
-  const u32 stride;  // elements from one staged row to the next
-  u16* const hi;     // [rows, stride] bf16
-  u16* const lo;
+  const u32 first;    // row of the step that is x's first
+  const u32 stride;   // elements from one staged row to the next
+  u32* const staged;  // [rows, stride]: of four columns, hi and lo of the first two, then of the others
   float squares = 0.0f;
 
   __device__ __forceinline__ GemvInput(Block<Config>& block, const GemvTask& task, u32 rows,
@@ -40,13 +39,13 @@ struct GemvInput {
         cut(cut),
         first(Shape::kLastRowOnly ? block.tokens - 1 : 0),
         stride(cut.chunk_blocks * kTileColumns + kRowPad),
-        hi(reinterpret_cast<u16*>(block.shared.work)),
-        lo(hi + rows * stride) {}
+        staged(reinterpret_cast<u32*>(block.shared.work)) {}
 
-  // A block's columns of x as the tensor core takes them: row lane / 4, eight columns from lane % 4 * 8 on.
+  // A block's columns of x as the tensor core takes them, for two products: row lane / 4, eight columns from
+  // lane % 4 * 8 on.
   struct Fragment {
-    uint4 high;
-    uint4 low;
+    uint4 first;
+    uint4 second;
   };
 
   // Of the block that is `at` blocks into the chunk. Behind the last row, some row again: what is made of it goes
@@ -54,7 +53,8 @@ struct GemvInput {
   __device__ __forceinline__ Fragment fragment(u32 at) const {
     const u32 row = kRows == 1 ? 0 : least(block.lane / 4, rows - 1);
     const u32 place = row * stride + at * kTileColumns + block.lane % 4 * 8;
-    return {*reinterpret_cast<const uint4*>(hi + place), *reinterpret_cast<const uint4*>(lo + place)};
+    const uint4* at_place = reinterpret_cast<const uint4*>(staged + place);
+    return {at_place[0], at_place[1]};
   }
 
   // This warp's columns of a chunk; zeros behind the last one. Sums of squares for the norm are taken the first time.
@@ -206,11 +206,10 @@ struct GemvInput {
   }
 
   __device__ __forceinline__ void put(u32 place, float4 x) const {
-    const uint2 high = {to_bf16x2(x.x, x.y), to_bf16x2(x.z, x.w)};
-    const uint2 low = {to_bf16x2(x.x - from_bf16(high.x & 0xffffu), x.y - from_bf16(high.x >> 16)),
-                       to_bf16x2(x.z - from_bf16(high.y & 0xffffu), x.w - from_bf16(high.y >> 16))};
-    *reinterpret_cast<uint2*>(hi + place) = high;
-    *reinterpret_cast<uint2*>(lo + place) = low;
+    const u32 high = to_bf16x2(x.x, x.y), higher = to_bf16x2(x.z, x.w);
+    const u32 low = to_bf16x2(x.x - from_bf16(high & 0xffffu), x.y - from_bf16(high >> 16));
+    const u32 lower = to_bf16x2(x.z - from_bf16(higher & 0xffffu), x.w - from_bf16(higher >> 16));
+    *reinterpret_cast<uint4*>(staged + place) = uint4{high, low, higher, lower};
   }
 
   // Partial attention results of four columns of one head (or of the first alone, where they are not aligned), merged

@@ -8,11 +8,11 @@ namespace amk {
 // PTX ISA: mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32.
 // a: rows g and g+8 (g = lane/4), columns 2t..2t+1 and 2t+8..2t+9 (t = lane%4), in the order (g, low), (g+8, low),
 // (g, high), (g+8, high). b: row g of the weight, the same columns. sum: (g, 2t), (g, 2t+1), (g+8, 2t), (g+8, 2t+1).
-__device__ inline void mma_bf16(float (&sum)[4], u32 a0, u32 a1, u32 a2, u32 a3, u32 b0, u32 b1) {
+__device__ inline void mma_bf16(float (&sum)[4], const uint4& a, u32 b0, u32 b1) {
   asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
       "{%0, %1, %2, %3};"
       : "+f"(sum[0]), "+f"(sum[1]), "+f"(sum[2]), "+f"(sum[3])
-      : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
+      : "r"(a.x), "r"(a.y), "r"(a.z), "r"(a.w), "r"(b0), "r"(b1));
 }
 
 }  // namespace amk

@@ -14,7 +14,7 @@ constexpr int kTileColumns = 32;
 constexpr int kBlockBytes = kTileRows * kTileColumns * 2;
 
 // Elements put behind each staged row, so that rows do not fall on the same banks.
-constexpr int kRowPad = 8;
+constexpr int kRowPad = 4;
 
 // No task's number.
 constexpr u32 kNoTask = 0xffffffff;

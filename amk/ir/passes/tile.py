@@ -74,7 +74,7 @@ class Tile:
     max_context: int
     tokens_per_pass: int = 8
     kv_dtype: Literal["f32", "bf16"] = "f32"
-    splits_max: int = 32
+    splits_max: int = 16
 
     def __post_init__(self) -> None:
         for option, value, most in (

@@ -5,8 +5,8 @@
 
 namespace amk {
 
-inline void mma_bf16(float (&sum)[4], u32 a0, u32 a1, u32 a2, u32 a3, u32 b0, u32 b1) {
-  host::multiply_bf16(sum, {a0, a1, a2, a3}, {b0, b1});
+inline void mma_bf16(float (&sum)[4], const uint4& a, u32 b0, u32 b1) {
+  host::multiply_bf16(sum, {a.x, a.y, a.z, a.w}, {b0, b1});
 }
 
 }  // namespace amk
