@@ -10,6 +10,7 @@ import matplotlib as mpl
 
 mpl.use("Agg")
 import matplotlib.pyplot as plt
+from matplotlib.ticker import NullFormatter
 
 from amk.measure.result import AMK
 from bench.runs import Run
@@ -45,13 +46,18 @@ def roofline(runs: Sequence[Run], path: Path) -> None:
         if floor:
             axes.plot(*zip(*floor, strict=True), label="bytes / measured read rate", **LIMIT)
         _dress(axes, "GB of weights a token")
-    both[0].set(xlim=(0, None), ylim=(0, None))
+    # The scale of amk and the fastest arm of PyTorch; the logarithmic axes have room for the others.
+    best = [us for run in runs for row in run.told(AMK)[:1] if (us := run.best_torch_us(row.context)) is not None]
+    ours = [run.told(AMK)[0].median for run in runs if run.told(AMK)]
+    both[0].set(xlim=(0, None), ylim=(0, 1.25 * max(best + ours, default=1.0)))
     both[0].set_title("Linear axes", loc="left", fontsize=10)
-    both[0].legend(frameon=False, fontsize=8)
     both[1].set(xscale="log", yscale="log")
     both[1].set_title("Logarithmic axes", loc="left", fontsize=10)
-    both[1].xaxis.set_major_formatter("{x:g}")
+    sizes = {run.result.weight_bytes / 1e9: run.title for run in runs if run.result is not None}
+    both[1].set_xticks(list(sizes), labels=[f"{size:.3g}\n{title}" for size, title in sizes.items()], fontsize=8)
+    both[1].xaxis.set_minor_formatter(NullFormatter())
     both[1].yaxis.set_major_formatter("{x:,g}")
+    figure.legend(*both[1].get_legend_handles_labels(), frameon=False, fontsize=8, loc="outside lower center", ncols=5)
     least = sorted({run.told(arm)[0].context for run in runs for arm in STYLES if run.told(arm)})
     _save(figure, runs, path, f"context {', '.join(map(str, least))}")
 

@@ -7,11 +7,19 @@ namespace amk {
 
 __device__ inline void note_task(u32) {}
 
-// The worker's clock beside the one that all share, at the launch's begin (0) and end (1). PTX ISA: %globaltimer.
+// PTX ISA: %globaltimer. The clock that all workers share, in nanoseconds; it ticks about once a microsecond.
+__device__ inline u64 shared_clock() {
+  u64 now;
+  asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
+  return now;
+}
+
+// The worker's clock beside the shared one as that ticks, at the launch's begin (0) and end (1).
 __device__ inline void note_worker(const Params& params, u32 at) {
   if (params.clocks == 0) return;
-  u64 shared;
-  asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(shared));
+  const u64 last = shared_clock();
+  u64 shared = shared_clock();
+  while (shared == last) shared = shared_clock();
   Clocks* to = reinterpret_cast<Clocks*>(params.clocks) + blockIdx.x * 2 + at;
   to->shared = shared;
   to->own = static_cast<u64>(clock64());
