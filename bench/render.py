@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import os
+import statistics
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -25,6 +26,7 @@ several tokens over their number.
 
 - *of the read rate*: the weights and KV cache that a token reads, over its time, against what the chip read in the
   same run.
+- *prompt*: until the first token behind the context was there, median; PyTorch's arms all process it eagerly.
 - *launches a token*: counted, where they are.
 - *speed-up*: the time of the fastest PyTorch arm at that context over this arm's.
 - *bar*: amk at its least context + {KV_SLACK:g} x KV bytes / {KV_BYTES_PER_S / 1e12:g} TB/s + {CONTEXT_SLACK_US:g} µs.
@@ -42,6 +44,7 @@ COLUMNS = (
     "TB/s",
     "of the read rate",
     "launches a token",
+    "prompt, ms",
     "speed-up",
     "bar, µs",
     "parity",
@@ -126,7 +129,7 @@ def _figures(run: Run, row: Row) -> list[str]:
     result = run.result
     if result is None or not result.times(row):
         why = "**withheld: parity fails**" if row.us_per_token else _first_line(row.failure)
-        return [why, *[NOTHING] * 8]
+        return [why, *[NOTHING] * 9]
     rate, best = result.bytes_per_s(row), run.best_torch_us(row.context)
     bar = run.bar_us(row) if row.arm == AMK else None
     return [
@@ -137,6 +140,7 @@ def _figures(run: Run, row: Row) -> list[str]:
         f"{rate / 1e12:.2f}",
         f"{rate / result.limits.read_bytes_per_s:.0%}" if result.limits else NOTHING,
         f"{row.launches / row.tokens:.3f}" if row.launches else NOTHING,
+        f"{statistics.median(row.prompt_ms):,.1f}" if row.prompt_ms else NOTHING,
         f"{best / row.median:.2f}" if best is not None else NOTHING,
         f"{bar:,.0f}, {'met' if row.median <= bar else '**missed**'}" if bar is not None else NOTHING,
     ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -110,7 +111,7 @@ def _numbers(words: str) -> list[int]:
 
 
 def _print_result(result: BenchResult) -> None:
-    table = Table("context", "arm", "us a token", "least", "most", "TB/s", "of the read rate", "launches a token")
+    table = Table("context", "arm", "us a token", "range", "TB/s", "of read rate", "launches", "prompt, ms")
     for row in result.rows:
         table.add_row(str(row.context), row.arm, *_cells(result, row))
     OUT.print(table)
@@ -130,11 +131,11 @@ def _cells(result: BenchResult, row: Row) -> list[str]:
     rate = result.bytes_per_s(row)
     return [
         f"{row.median:.1f}",
-        f"{min(row.us_per_token):.1f}",
-        f"{max(row.us_per_token):.1f}",
+        f"{min(row.us_per_token):.1f}-{max(row.us_per_token):.1f}",
         f"{rate / 1e12:.2f}",
         f"{rate / result.limits.read_bytes_per_s:.0%}" if result.limits else "",
-        f"{row.launches / row.tokens:.3f}" if row.launches else "",
+        f"{row.launches} of {row.tokens}" if row.launches else "",
+        f"{statistics.median(row.prompt_ms):.1f}" if row.prompt_ms else "",
     ]
 
 

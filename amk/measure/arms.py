@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
@@ -17,6 +18,12 @@ TORCH_ARMS: Final = ("eager", "cublas-graph", "compile-graph")
 
 _WARM_UP: Final = 3
 """Steps before one is captured."""
+
+
+def synchronise() -> None:
+    """Wait for the GPU, where there is one."""
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
 
 
 class Arm(Protocol):
@@ -36,8 +43,8 @@ class Arm(Protocol):
     launches: int
     kv_item_bytes: int
 
-    def open(self, prompt: Sequence[int], tokens: int) -> None:
-        """Process a prompt; ``tokens`` will be asked for behind it."""
+    def open(self, prompt: Sequence[int], tokens: int) -> float:
+        """Process a prompt; ``tokens`` will be asked for behind it. Seconds until its first token was there."""
 
     def decode(self, tokens: int) -> list[int]:
         """So many tokens, greedy; returns when they are there."""
@@ -53,8 +60,10 @@ class AmkArm:
         self.launches = 0
         self.kv_item_bytes: int = getattr(torch, model.manifest.kv_dtype).itemsize
 
-    def open(self, prompt: Sequence[int], tokens: int) -> None:
+    def open(self, prompt: Sequence[int], tokens: int) -> float:
+        began = time.perf_counter()
         self.session.prefill(list(prompt), new_tokens=tokens + 1)
+        return time.perf_counter() - began
 
     def decode(self, tokens: int) -> list[int]:
         backend = self.session.backend
@@ -79,13 +88,18 @@ class EagerArm:
         self.ids = torch.zeros((1, 1), dtype=torch.long, device=model.device)
         self.cache: Any = None
 
-    def open(self, prompt: Sequence[int], tokens: int) -> None:
+    def open(self, prompt: Sequence[int], tokens: int) -> float:
         from transformers import StaticCache
 
+        synchronise()
+        began = time.perf_counter()
         with torch.inference_mode():
             self.cache = StaticCache(config=self.model.config, max_cache_len=len(prompt) + tokens + _WARM_UP)
             self._choose(self._logits(torch.tensor([list(prompt)], device=self.model.device)))
+        synchronise()
+        seconds = time.perf_counter() - began
         self.prepare()
+        return seconds
 
     def prepare(self) -> None:
         """What a decode needs beside an open sequence."""

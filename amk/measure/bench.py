@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from amk.contracts.decode import contract_for, decode_parity
 from amk.errors import AmkError
-from amk.measure.arms import AmkArm, Arm, torch_arm
+from amk.measure.arms import AmkArm, Arm, synchronise, torch_arm
 from amk.measure.machine import machine
 from amk.measure.result import AMK, LEFT_OUT, BenchResult, Limits, Parity, Row
 
@@ -105,7 +105,7 @@ class _Turns:
 
     def at(self, prompt: list[int], *, kv_values: int) -> list[Row]:
         """A row for each name, behind ``prompt``, whose keys and values are so many numbers."""
-        samples: dict[str, list[float]] = {name: [] for name in self.names}
+        samples: dict[str, list[tuple[float, float]]] = {name: [] for name in self.names}
         for turn in range(self.rounds):
             for name, arm in self.arms.items():
                 if name in self.failures or self.over():
@@ -119,14 +119,15 @@ class _Turns:
                     self.failures[name] = f"{type(error).__name__}: {error}".splitlines()[0]
         return [self._row(name, samples[name], context=len(prompt), kv_values=kv_values) for name in self.names]
 
-    def _row(self, name: str, samples: list[float], *, context: int, kv_values: int) -> Row:
+    def _row(self, name: str, samples: list[tuple[float, float]], *, context: int, kv_values: int) -> Row:
         arm = self.arms.get(name)
         return Row(
             arm=name,
             context=context,
             tokens=self.tokens,
             kv_bytes=kv_values * arm.kv_item_bytes if arm else 0,
-            us_per_token=tuple(samples),
+            us_per_token=tuple(us for us, _ in samples),
+            prompt_ms=tuple(ms for _, ms in samples),
             launches=arm.launches if arm and samples else 0,
             failure=self.failures.get(name) or ("" if len(samples) == self.rounds else LEFT_OUT),
         )
@@ -149,18 +150,14 @@ def _prompt(length: int, vocab: int) -> list[int]:
     return [(7 * at * at + 3) % min(vocab, 1000) for at in range(length)]
 
 
-def _sample(arm: Arm, prompt: list[int], tokens: int) -> float:
-    arm.open(prompt, tokens)
-    _synchronise()
+def _sample(arm: Arm, prompt: list[int], tokens: int) -> tuple[float, float]:
+    """Microseconds a token, and milliseconds of the prompt."""
+    prompt_s = arm.open(prompt, tokens)
+    synchronise()
     began = time.perf_counter()
     arm.decode(tokens)
-    _synchronise()
-    return (time.perf_counter() - began) / tokens * 1e6
-
-
-def _synchronise() -> None:
-    if torch.cuda.is_available():
-        torch.cuda.synchronize()
+    synchronise()
+    return (time.perf_counter() - began) / tokens * 1e6, prompt_s * 1e3
 
 
 def _torch_model(model: CompiledModel) -> Any:

@@ -56,6 +56,8 @@ class Row(Record):
         That a token reads of the positions before it, as this arm keeps them.
     us_per_token
         Every sample: wall clock of ``tokens`` tokens over their number.
+    prompt_ms
+        Every sample: wall clock of the ``context`` positions before them, to the first token.
     launches
         Of one sample, where they are counted; else 0.
     failure
@@ -69,6 +71,7 @@ class Row(Record):
     us_per_token: tuple[float, ...]
     launches: int
     failure: str
+    prompt_ms: tuple[float, ...] = ()
 
     @property
     def median(self) -> float:

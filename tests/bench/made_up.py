@@ -21,6 +21,7 @@ def row(arm: str, context: int, *samples: float, kv_bytes: int = 0, failure: str
         us_per_token=samples,
         launches=1 if arm == AMK else 0,
         failure=failure,
+        prompt_ms=tuple(us / 10 for us in samples),
     )
 
 

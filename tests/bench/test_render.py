@@ -56,6 +56,7 @@ def test_the_figures_of_the_table(tmp_path: Path) -> None:
     assert ours["TB/s"] == "2.86"  # 2,004 MB in 700 us
     assert ours["of the read rate"] == "72%"
     assert ours["launches a token"] == "0.016"
+    assert ours["prompt, ms"] == "70.0"
     assert (ours["speed-up"], eager["speed-up"], best["speed-up"], far["speed-up"]) == ("2.00", "0.50", "1.00", "–")
     assert (ours["bar, µs"], far["bar, µs"], eager["bar, µs"]) == ("–", "835, met", "–")  # 700 + 115 + 20
     assert ours["parity"] == "pass, 16 tokens, 0 ties, r 0.0001"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -36,9 +37,9 @@ def model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> CompiledModel:
 def test_arms_take_turns_and_every_sample_is_kept(model: CompiledModel, monkeypatch: pytest.MonkeyPatch) -> None:
     order: list[tuple[str, int]] = []
 
-    def sample(arm: room.Arm, prompt: Sequence[int], tokens: int) -> float:
+    def sample(arm: room.Arm, prompt: Sequence[int], tokens: int) -> tuple[float, float]:
         order.append((arm.name, len(prompt)))
-        return float(len(order))
+        return float(len(order)), -float(len(order))
 
     monkeypatch.setattr(room, "_sample", sample)
     found = bench(model, contexts=[8, 16], against=["eager"], rounds=3, tokens=4)
@@ -49,6 +50,7 @@ def test_arms_take_turns_and_every_sample_is_kept(model: CompiledModel, monkeypa
         ("amk", 16, (7.0, 9.0, 11.0), 9.0),
         ("eager", 16, (8.0, 10.0, 12.0), 10.0),
     ]
+    assert [row.prompt_ms for row in found.rows] == [tuple(-us for us in row.us_per_token) for row in found.rows]
     assert (found.parity.verdict, found.parity.tokens) == ("pass", room.PARITY_TOKENS)
 
 
@@ -56,7 +58,9 @@ def test_the_arms_decode_the_same_tokens(model: CompiledModel) -> None:
     ours = AmkArm(model)
     theirs = EagerArm(room._torch_model(model).float())
     for arm in (ours, theirs):
-        arm.open(PROMPT, 8)
+        began = time.perf_counter()
+        prompt_s = arm.open(PROMPT, 8)
+        assert 0 < prompt_s <= time.perf_counter() - began
     assert ours.decode(8) == theirs.decode(8)
 
 
@@ -115,7 +119,7 @@ def test_an_arm_that_cannot_run_is_a_row_that_says_so(model: CompiledModel) -> N
 def test_when_the_time_is_over_what_is_left_out_says_so(model: CompiledModel, monkeypatch: pytest.MonkeyPatch) -> None:
     clock = iter(range(1000))
     monkeypatch.setattr(room.time, "monotonic", lambda: float(next(clock)))
-    monkeypatch.setattr(room, "_sample", lambda arm, prompt, tokens: 1.0)
+    monkeypatch.setattr(room, "_sample", lambda arm, prompt, tokens: (1.0, 1.0))
     kept: list[BenchResult] = []
     # The clock is read when it starts, before PyTorch is loaded, and before each sample.
     found = bench(model, contexts=[8, 16], against=["eager"], rounds=2, tokens=2, budget_s=5.0, keep=kept.append)
