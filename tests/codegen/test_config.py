@@ -51,6 +51,10 @@ def test_shared_memory_fits_and_is_used(schedule: Schedule) -> None:
     assert 1 <= config.past_rows <= stage_rows
     assert config.run_rows % config.past_rows == 0
     assert config.past_rows <= config.run_rows <= RUN_ROWS_MAX
+    # Fewer rows than a stage holds are taken only where one more, with its scores, would not fit.
+    if config.past_rows < stage_rows:
+        scores = 16 * config.group * config.tokens_max
+        assert target.shared_memory_bytes - config.shared_bytes < scores + WORK_ALIGN
 
 
 @every_kernel

@@ -16,7 +16,7 @@ from amk.runtime.errors import HostCrashError, HostMemoryError, WatchdogError
 from amk.runtime.kernel import host_kernel
 from amk.target import TARGETS
 from tests.gpu.diff import differences
-from tests.host.conftest import PROMPT, TWINS, Compile
+from tests.host.conftest import PROMPT, SMALL, TWINS, Compile
 from tests.host.running import Forced, decoded, edited, open_host
 
 SEEDS = 20
@@ -40,6 +40,15 @@ def test_every_order_gives_the_reference_machines_tokens_and_the_same_bits(twin:
 @pytest.mark.parametrize("twin", TWINS)
 def test_no_task_differs_from_the_reference_machine(twin: str, kv_dtype: str, compiled: Compile) -> None:
     model = compiled(twin, kv_dtype=kv_dtype)
+    assert [str(found) for found in differences(model, PROMPT, tokens=3)] == []
+
+
+def test_a_warp_that_no_query_is_left_for(compiled: Compile, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Four queries are two sets, of one warp each: the third has none."""
+    monkeypatch.setitem(SMALL, "consumer_warps", 3)
+    monkeypatch.setitem(TWINS, "4/1", {"num_attention_heads": 4, "num_key_value_heads": 1})
+    model = compiled("4/1", layers=1, small=True)
+    assert model.schedule.target.consumer_warps == 3
     assert [str(found) for found in differences(model, PROMPT, tokens=3)] == []
 
 

@@ -26,6 +26,8 @@ struct AttentionRowOp : AttentionRows<Config> {
   static constexpr u32 kSetWarps = Split::kSetWarps;
   static constexpr u32 kRows = PastPieces<Config>::kRows;  // of a piece
   static constexpr u32 kRunRows = Config::kRunRows;
+  static constexpr u32 kNoRank = 1 << 16;  // behind every row, query and warp
+  static_assert(kRunRows <= kNoRank && Config::kGroup <= kNoRank, "a warp without queries would seem to have some");
   // Lanes of a row while it is scored, and while it is added; vectors of four that each of them holds.
   static constexpr int kLanes = least(power_above((kDim + 7) / 8), kWarp);
   static constexpr int kVectors = (kDim + 4 * kLanes - 1) / (4 * kLanes);
@@ -45,7 +47,7 @@ struct AttentionRowOp : AttentionRows<Config> {
       : Rows(block, task),
         cut(cut),
         set(block.warp / kSetWarps),
-        rank(set < Split::kSets ? block.warp % kSetWarps : kRunRows),
+        rank(set < Split::kSets ? block.warp % kSetWarps : kNoRank),
         sum(),
         total() {
 #pragma unroll
