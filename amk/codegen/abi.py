@@ -156,6 +156,8 @@ def _task(name: str, *fields: Field) -> Struct:
     return Struct(name, (*_HEAD, *fields), TASK_BYTES)
 
 
+# ``x_epoch`` and its like are the epoch that the words carry in step 0 of the first launch, ``x_epochs`` what each step
+# adds to it.
 TASKS: Final = {
     "begin": _task("BeginTask", Field("stop", "u64")),
     "gemv": _task(
@@ -185,6 +187,12 @@ TASKS: Final = {
         Field("eps", "f32"),
         Field("scale", "f32"),
         Field("softcap", "f32"),
+        Field("x_epoch", "i32"),
+        Field("x_epochs", "u32"),
+        Field("residual_epoch", "i32"),
+        Field("residual_epochs", "u32"),
+        Field("out_epoch", "i32"),
+        Field("out_epochs", "u32"),
     ),
     "attention": _task(
         "AttentionTask",
@@ -214,6 +222,8 @@ TASKS: Final = {
         Field("gate_counter", "u32"),
         Field("gate_threshold", "i32"),
         Field("gate_each", "u32"),
+        Field("qkv_epoch", "i32"),
+        Field("qkv_epochs", "u32"),
     ),
     "sample": _task(
         "SampleTask",
@@ -231,6 +241,8 @@ TASKS: Final = {
         Field("hidden", "u32"),
         Field("tiled", "u32"),
         Field("scale", "f32"),
+        Field("hidden_epoch", "i32"),
+        Field("hidden_epochs", "u32"),
     ),
     "add_norm": _task(
         "AddNormTask",
@@ -306,6 +318,9 @@ REPORT: Final = Struct(
 IN_BLOCK: Final = 0xFFFFFFFF
 """``Report.counter`` when the wait that ran out was inside a block."""
 
+IN_WORDS: Final = 0xFFFFFFFE
+"""``Report.counter`` when it was for tagged words; ``threshold`` is the epoch that they were to carry."""
+
 
 def header() -> str:
     """The generated CUDA header."""
@@ -335,6 +350,7 @@ def header() -> str:
             "namespace amk {",
             *(f"constexpr u32 {name} = {value};" for name, value in constants.items()),
             f"constexpr u32 kInBlock = {IN_BLOCK}u;",
+            f"constexpr u32 kInWords = {IN_WORDS}u;",
             *enums,
             *(declared.declaration() for declared in structs),
             "}  // namespace amk",

@@ -17,7 +17,7 @@ from typing import Final
 from amk.codegen import abi
 from amk.codegen.errors import NotGeneratableError
 from amk.codegen.shapes import GemvShape, gemv_shapes
-from amk.codegen.supported import HeadShape, head_shape
+from amk.codegen.supported import HeadShape, head_shape, hidden_tagged
 from amk.ir.buffers import ITEM_BYTES
 from amk.ir.record import Record
 from amk.ir.regions import TOKENS
@@ -71,6 +71,8 @@ class KernelConfig(Record):
         Of queries and keys: a number of ``abi.HEAD_NORMS``.
     softcap
         Whether scores are capped.
+    tagged_hidden, tagged_qkv
+        Whether words of the residual stream, and of attention's input, carry epochs.
     gemvs
         The shapes of its GEMVs; a task names its own by its number here.
     """
@@ -90,6 +92,8 @@ class KernelConfig(Record):
     kv_bytes: int
     head_norm: int
     softcap: bool
+    tagged_hidden: bool
+    tagged_qkv: bool
     gemvs: tuple[GemvShape, ...]
 
     @property
@@ -149,6 +153,8 @@ def kernel_config(schedule: Schedule) -> KernelConfig:
         kv_bytes=item,
         head_norm=abi.HEAD_NORMS[head.norm],
         softcap=head.capped,
+        tagged_hidden=hidden_tagged(schedule),
+        tagged_qkv=head.tagged_qkv,
         gemvs=gemv_shapes(schedule),
     )
 

@@ -21,7 +21,10 @@ if TYPE_CHECKING:
 TEMPLATE: Final = "kernel.cu.j2"
 
 KERNEL: Final = "amk_kernel"
-"""Name of the kernel in a cubin."""
+"""Name of the kernel in a cubin, for steps of one row."""
+
+KERNEL_OF_ROWS: Final = "amk_kernel_of_rows"
+"""The same for steps of several, where a schedule has them."""
 
 _HOST: Final = "host/"
 """Folder of csrc/ with the primitives and the scheduler of a build for this machine's processor."""
@@ -88,7 +91,7 @@ def headers_for(arch: str, *, stamped: bool = False) -> dict[str, str]:
 
 def render(config: KernelConfig) -> str:
     """The rendered file: one instantiation of the kernel."""
-    return environment().get_template(TEMPLATE).render(config=config, kernel=KERNEL)
+    return environment().get_template(TEMPLATE).render(config=config, kernel=KERNEL, kernel_of_rows=KERNEL_OF_ROWS)
 
 
 def csrc_headers() -> dict[str, str]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from amk.codegen import abi
 from amk.codegen.config import KernelConfig
 from amk.codegen.shapes import shape_of
-from amk.ir.buffers import ITEM_BYTES, Operand
+from amk.ir.buffers import ITEM_BYTES, Buffer, Operand, first_epoch
 from amk.ir.layout import TILE_ROWS, stored_shape
 from amk.ir.schedule import Schedule, Task, Wait
 from amk.ir.tasks import (
@@ -28,6 +28,8 @@ from amk.ir.tasks import (
 )
 
 Fields = dict[str, float | tuple[int, ...]]
+
+TAGGED_BYTES = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,10 +71,15 @@ def encode(schedule: Schedule, address: Mapping[str, int], config: KernelConfig)
 def stored_bytes(schedule: Schedule, name: str, *, head_stride: int) -> int:
     """Bytes of a buffer on the device: padded tiles for weights, padded rows for caches."""
     buffer = schedule.buffer[name]
-    size = ITEM_BYTES[buffer.dtype]
+    size = word_bytes(buffer)
     for extent in (*buffer.shape[:-1], head_stride) if buffer.kind == "kv" else stored_shape(buffer):
         size *= extent
     return size
+
+
+def word_bytes(buffer: Buffer) -> int:
+    """Bytes from one element to the next: a tagged one is a word of a float and its epoch."""
+    return TAGGED_BYTES if buffer.tagged else ITEM_BYTES[buffer.dtype]
 
 
 class _Encoder:
@@ -120,13 +127,20 @@ class _Encoder:
         """(counter, threshold, signals a step)."""
         return self.counter[wait.counter], wait.threshold, self.schedule.signals_per_step[wait.counter]
 
+    def epochs(self, name: str, operand: Operand) -> Fields:
+        """Of the words of an operand: the first epoch, and how many a step has; zeros where it is plain."""
+        buffer = self.schedule.buffer[operand.buffer]
+        if not buffer.tagged:
+            return {f"{name}_epoch": 0, f"{name}_epochs": 0}
+        return {f"{name}_epoch": first_epoch(operand, buffer.versions), f"{name}_epochs": buffer.versions}
+
     def at(self, operand: Operand, *index: int) -> int:
-        """Address of an element of a plain buffer, given its leading indices."""
+        """Address of an element of a buffer that is not packed, given its leading indices."""
         buffer = self.schedule.buffer[operand.buffer]
         offset = 0
         for axis, size in enumerate(buffer.shape):
             offset = offset * size + (index[axis] if axis < len(index) else 0)
-        return self.address[buffer.id] + offset * ITEM_BYTES[buffer.dtype]
+        return self.address[buffer.id] + offset * word_bytes(buffer)
 
     def columns(self, operand: Operand) -> int:
         """Elements from one row to the next."""
@@ -161,6 +175,11 @@ class _Encoder:
             "eps": 0.0,
             "scale": 1.0,
             "softcap": 0.0,
+            "residual_epoch": 0,
+            "residual_epochs": 0,
+            "out_epoch": 0,
+            "out_epochs": 0,
+            **self.epochs("x", op.x),
         }
         match op.prologue:
             case Norm(gain=gain, eps=eps):
@@ -187,7 +206,8 @@ class _Encoder:
             case GatedMul(out=out):
                 return self.stored("gated_mul", out)
             case AddResidual(residual=residual, out=out, scale=scale):
-                return self.stored("add_residual", out) | {"residual": self.at(residual), "scale": scale}
+                beside = {"residual": self.at(residual), "scale": scale, **self.epochs("residual", residual)}
+                return self.stored("add_residual", out) | beside
             case Argmax() as argmax:
                 return {
                     "epilogue": abi.EPILOGUES["argmax"],
@@ -200,7 +220,12 @@ class _Encoder:
                 }
 
     def stored(self, epilogue: str, out: Operand) -> Fields:
-        return {"epilogue": abi.EPILOGUES[epilogue], "out": self.at(out), "out_stride": self.columns(out)}
+        return {
+            "epilogue": abi.EPILOGUES[epilogue],
+            "out": self.at(out),
+            "out_stride": self.columns(out),
+            **self.epochs("out", out),
+        }
 
     def attention(self, op: Attention, gate: tuple[int, int, int]) -> Fields:
         counter, threshold, each = gate
@@ -231,6 +256,7 @@ class _Encoder:
             "gate_counter": counter,
             "gate_threshold": threshold,
             "gate_each": each,
+            **self.epochs("qkv", op.qkv),
         }
 
     def gain(self, norm: HeadNorm | None, column: int) -> int:
@@ -276,4 +302,5 @@ class _Encoder:
             "hidden": op.hidden,
             "tiled": int(self.schedule.buffer[op.table].layout != "plain"),
             "scale": op.scale,
+            **self.epochs("hidden", op.next_hidden),
         }

@@ -28,6 +28,8 @@ class GemvShape(Record):
         Whether only the step's last row is multiplied.
     aligned
         Whether any four columns of x from a multiple of four on lie in one row, and in one head, aligned.
+    tagged_x, tagged_out
+        Whether words of x, and of the output and the residual, carry epochs.
     """
 
     columns: int
@@ -37,6 +39,8 @@ class GemvShape(Record):
     bias: bool
     last_row_only: bool
     aligned: bool
+    tagged_x: bool
+    tagged_out: bool
 
 
 def gemv_shapes(schedule: Schedule) -> tuple[GemvShape, ...]:
@@ -57,6 +61,8 @@ def shape_of(op: Gemv, schedule: Schedule) -> GemvShape:
         bias=op.bias is not None,
         last_row_only=op.x_rows == "last",
         aligned=all(width % _VECTOR == 0 for width in (op.k, row, row // heads)),
+        tagged_x=schedule.buffer[op.x.buffer].tagged,
+        tagged_out=not isinstance(op.epilogue, Argmax) and schedule.buffer[op.epilogue.out.buffer].tagged,
     )
 
 

@@ -11,7 +11,7 @@ from amk.codegen.errors import NotGeneratableError
 from amk.ir.buffers import Dtype
 from amk.ir.layout import TILE_ROWS
 from amk.ir.schedule import Schedule, Task
-from amk.ir.tasks import AddNorm, AddResidual, Attention, Gemv, Sample
+from amk.ir.tasks import AddNorm, AddResidual, Argmax, Attention, Gemv, LayerNorm, MergeSplits, Sample
 
 ARCHS: Final = ("sm_80", "sm_90", "sm_120")
 
@@ -36,6 +36,7 @@ class HeadShape:
     kv_dtype: Dtype
     norm: Literal["none", "head", "row"]
     capped: bool
+    tagged_qkv: bool
 
 
 def check(schedule: Schedule) -> None:
@@ -53,6 +54,7 @@ def head_shape(schedule: Schedule) -> HeadShape:
             kv_dtype=schedule.buffer[op.k_cache].dtype,
             norm="none" if op.q_norm is None else op.q_norm.over,
             capped=op.softcap is not None,
+            tagged_qkv=schedule.buffer[op.qkv.buffer].tagged,
         )
         for op in (task.op for task in schedule.tasks)
         if isinstance(op, Attention)
@@ -78,8 +80,8 @@ def _unsupported(schedule: Schedule) -> Iterator[tuple[str, str]]:
         if counter.scope != "gpu":
             yield f"counter {counter.id} of scope {counter.scope}", "use counters of scope gpu"
     for buffer in schedule.buffers:
-        if buffer.tagged:
-            yield f"buffer {buffer.id}, which is tagged", "use the sync pass of this version"
+        if buffer.tagged and (buffer.fenced or buffer.dtype != "f32"):
+            yield f"buffer {buffer.id}, whose tagged words are fenced or not f32", "use plain relaxed words of f32"
     for task in schedule.tasks:
         yield from _unsupported_task(task, schedule)
 
@@ -90,6 +92,8 @@ def _unsupported_task(task: Task, schedule: Schedule) -> Iterator[tuple[str, str
         yield f"{task.id}, with {len(task.waits)} waits and {len(task.signals)} signals", lower
     if own := _read_and_written(task):
         yield f"{task.id}, which reads the buffer {own} while it writes it", lower
+    if tagged := _tagged_elsewhere(task, schedule):
+        yield f"{task.id}, with the buffer {tagged} tagged", "use the tile pass of this version"
     match task.op:
         case Gemv(weight=weight, rows=(low, _)):
             if low % TILE_ROWS:
@@ -126,3 +130,33 @@ def _read_and_written(task: Task) -> str:
         case _:
             pass
     return next((access.region.buffer for access in task.writes if access.region.buffer in read), "")
+
+
+def _tagged_elsewhere(task: Task, schedule: Schedule) -> str:
+    """A buffer whose words are tagged, or not, otherwise than the kernel has it; empty if there is none."""
+    tagged = {buffer.id for buffer in schedule.buffers if buffer.tagged}
+    touched = [access.region.buffer for access in (*task.reads, *task.writes)]
+    known: set[str] = set()
+    match task.op:
+        case Gemv(x=x, prologue=prologue, epilogue=epilogue):
+            if not isinstance(prologue, LayerNorm | MergeSplits):
+                known.add(x.buffer)
+            if not isinstance(epilogue, Argmax):
+                known.add(epilogue.out.buffer)
+            if isinstance(epilogue, AddResidual):
+                if (epilogue.residual.buffer in tagged) != (epilogue.out.buffer in tagged):
+                    return epilogue.residual.buffer
+                known.add(epilogue.residual.buffer)
+        case Attention(qkv=qkv):
+            known.add(qkv.buffer)
+        case Sample(next_hidden=hidden):
+            known.add(hidden.buffer)
+        case _:
+            pass
+    return next((name for name in touched if name in tagged and name not in known), "")
+
+
+def hidden_tagged(schedule: Schedule) -> bool:
+    """Whether the residual stream is tagged, which the sampler begins."""
+    sampler = next(task.op for task in schedule.tasks if isinstance(task.op, Sample))
+    return schedule.buffer[sampler.next_hidden.buffer].tagged

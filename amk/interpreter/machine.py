@@ -10,13 +10,14 @@ from __future__ import annotations
 import hashlib
 import random
 from collections import defaultdict
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from amk.interpreter.errors import BadLaunchError, MachineStuckError
 from amk.interpreter.memory import Memory
 from amk.interpreter.semantics import Step, compile_task
 from amk.ir.regions import TOKENS
-from amk.ir.schedule import Schedule, Wait
+from amk.ir.schedule import Schedule, Task, Wait
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,17 +66,44 @@ class Machine:
         self.memory = memory
         self._random = random.Random(seed) if seed is not None else None
         self._index = {counter.id: number for number, counter in enumerate(schedule.counters)}
+        self._per_step = [schedule.signals_per_step[counter.id] for counter in schedule.counters]
+        self._count_tags()
         self._queues = [[self._item(name) for name in queue.tasks] for queue in schedule.queues]
 
     def _item(self, name: str) -> _Item:
         task = self.schedule.task[name]
         gates = (wait for stream in task.streams for wait in stream.gate)
         waits = dict.fromkeys(self._wait(wait) for wait in (*task.waits, *gates))
-        signals = tuple(self._index[counter] for counter in task.signals)
-        return _Item(name=name, run=compile_task(task.op, self.memory), waits=tuple(waits), signals=signals)
+        waits |= dict.fromkeys(self._tag_waits(task))
+        signals = [self._index[counter] for counter in task.signals]
+        signals += [self._index[version] for version in self._versions(task)]
+        return _Item(name=name, run=compile_task(task.op, self.memory), waits=tuple(waits), signals=tuple(signals))
 
     def _wait(self, wait: Wait) -> tuple[int, int, int]:
-        return self._index[wait.counter], wait.threshold, self.schedule.signals_per_step[wait.counter]
+        number = self._index[wait.counter]
+        return number, wait.threshold, self._per_step[number]
+
+    def _count_tags(self) -> None:
+        """Let each version of a tagged buffer count the tasks that write it."""
+        for queue in self.schedule.queues:
+            for name in queue.tasks:
+                for version in self._versions(self.schedule.task[name]):
+                    number = self._index.setdefault(version, len(self._per_step))
+                    self._per_step += [0] * (number == len(self._per_step))
+                    self._per_step[number] += 1
+
+    def _versions(self, task: Task) -> list[str]:
+        """The versions of tagged buffers that a task writes."""
+        written = {(access.region.buffer, access.version) for access in task.writes}
+        return [_version(name, version) for name, version in sorted(written) if self.schedule.buffer[name].tagged]
+
+    def _tag_waits(self, task: Task) -> Iterator[tuple[int, int, int]]:
+        """A read of tagged words, as a wait for all that write their version."""
+        for access in task.reads:
+            if self.schedule.buffer[access.region.buffer].tagged:
+                number = self._index[_version(access.region.buffer, access.version)]
+                each = self._per_step[number]
+                yield number, each * (1 - access.lag), each
 
     def launch(self, *, pos: int, tokens: int, steps: int) -> Order:
         """Run ``steps`` steps of ``tokens`` rows from position ``pos``, or fewer if a step sets ``stop``.
@@ -140,6 +168,10 @@ class Machine:
             )
         more = f" and {len(workers) - 5} more" if len(workers) > 5 else ""
         return MachineStuckError(step=min(worker.step for worker in workers), blocked="; ".join(lines) + more)
+
+
+def _version(buffer: str, version: int) -> str:
+    return f"{buffer} v{version}"
 
 
 def _lacking(item: _Item, step: int, counters: list[int]) -> int | None:

@@ -84,6 +84,11 @@ class Operand(Record):
     lag: int = 0
 
 
+def first_epoch(operand: Operand, versions: int) -> int:
+    """The epoch of a tagged word in step 0 of the first launch; each step adds ``versions``."""
+    return 1 + operand.version - operand.lag * versions
+
+
 class Cost(Record):
     """What one task moves and multiplies, for one step.
 

@@ -55,8 +55,11 @@ class Chip(Protocol):
     def download(self, address: int, out: NDArray[Any]) -> None:
         """Fill a contiguous array from ``address``; the copy is over when this returns."""
 
-    def launch(self, params: bytes) -> None:
-        """Start the kernel with these ``abi.PARAMS`` on all its workers. The launch before is over."""
+    def launch(self, params: bytes, *, rows: bool = False) -> None:
+        """Start the kernel with these ``abi.PARAMS`` on all its workers. The launch before is over.
+
+        ``rows``: the one for steps of several rows.
+        """
 
     def is_over(self) -> bool:
         """Whether the last launch has ended."""

@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from amk.codegen.emit import KERNEL, KERNEL_OF_ROWS
 from amk.runtime.chip import Pinned
 from amk.runtime.device import Device, probe
 from amk.runtime.driver import Context, call, download, is_idle, upload, zero
@@ -59,7 +60,8 @@ class CudaChip:
         try:
             with self._active():
                 self.clock_hz = 1e3 * self._context.attribute("CLOCK_RATE")
-                self._function = self._load(cubin)
+                self._module = self._load(cubin)
+                self._functions = {False: self._function(KERNEL)}
                 self._stream = call("cuStreamCreate", 1)  # CU_STREAM_NON_BLOCKING
                 self._owned.callback(call, "cuStreamDestroy", self._stream)
         except BaseException:
@@ -67,12 +69,15 @@ class CudaChip:
             raise
 
     def _load(self, cubin: Cubin) -> object:
-        """Load the kernel, and make sure that all its blocks run at once."""
-        from cuda.bindings import driver
-
         module = call("cuModuleLoadData", cubin.code)
         self._owned.callback(call, "cuModuleUnload", module)
-        function = call("cuModuleGetFunction", module, b"amk_kernel")
+        return module
+
+    def _function(self, name: str) -> object:
+        """A kernel, once it is known that all its blocks run at once."""
+        from cuda.bindings import driver
+
+        function = call("cuModuleGetFunction", self._module, name.encode())
         which = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
         threads, shared = self._config.threads, self._config.shared_bytes
         call("cuFuncSetAttribute", function, which, shared)
@@ -119,13 +124,15 @@ class CudaChip:
         with self._active():
             download(address, out)
 
-    def launch(self, params: bytes) -> None:
+    def launch(self, params: bytes, *, rows: bool = False) -> None:
         argument = ctypes.create_string_buffer(params, len(params))
         pointers = np.array([ctypes.addressof(argument)], dtype=np.uint64)
         with self._active():
+            if rows not in self._functions:
+                self._functions[rows] = self._function(KERNEL_OF_ROWS)
             call(
                 "cuLaunchCooperativeKernel",
-                self._function,
+                self._functions[rows],
                 *(self._workers, 1, 1, self._config.threads, 1, 1),
                 self._config.shared_bytes,
                 self._stream,

@@ -50,8 +50,8 @@ class GridTooLargeError(DeviceError):
 class WatchdogError(DeviceError):
     code = "AMK-R605"
     what = (
-        "a wait ran out after {seconds} s: {task} (worker {worker}, step {step}) waits for {counter} to reach "
-        "{threshold}; it is at {value} ({others} other waits were open)"
+        "a wait ran out after {seconds} s: {task} (worker {worker}, step {step}) waits for {awaited} "
+        "({others} other waits were open)"
     )
     mend = "raise AMK_WATCHDOG_S if the device is shared or profiled; otherwise this is a defect: please report it"
 

@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import torch
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from amk.codegen import abi
 from amk.codegen.encode import encode
 from amk.interpreter.errors import BadLaunchError
+from amk.ir.buffers import Operand, first_epoch
 from amk.ir.layout import TILE_ROWS, stored_shape
 from amk.ir.tasks import Sample
 from amk.runtime.watchdog import wait_that_ran_out
@@ -29,6 +31,9 @@ if TYPE_CHECKING:
 
 NO_TOKEN: Final = np.uint32(0xFFFFFFFF)
 """What the host puts where a launch will write a token."""
+
+EPOCHS_MAX: Final = 2**32
+"""Epochs are words of 32 bits; so are the signals of a counter, whose differences alone matter."""
 
 POLL_S: Final = 20e-6
 """Between two looks at the tokens of a running launch."""
@@ -106,6 +111,7 @@ class KernelBackend:
         self.eos_slots = schedule.buffer[self._sample.eos].shape[0]
         self._running: Queues | None = None
         self._steps_done = 0  # by launches that have ended
+        self._epochs = max((buffer.versions for buffer in schedule.buffers if buffer.tagged), default=1)
         self._lock = threading.RLock()
         try:
             self._take_up(load, rope)
@@ -145,12 +151,20 @@ class KernelBackend:
                 self.chip.upload(self.placed.address[name], np.array(values, dtype=np.int32))
 
     def enter(self, ids: list[int]) -> None:
-        op, address = self._sample, self.placed.address
+        op = self._sample
         with self._lock:
             self._end_running()
             rows = np.stack([self._embedding(token) for token in ids]) * np.float32(op.scale)
-            self.chip.upload(address[op.next_hidden.buffer], rows)
-            self.chip.upload(address[op.stop.buffer], np.zeros(1, dtype=np.int32))
+            self.write(replace(op.next_hidden, lag=1), rows)
+            self.chip.upload(self.placed.address[op.stop.buffer], np.zeros(1, dtype=np.int32))
+
+    def write(self, operand: Operand, rows: NDArray[np.float32]) -> None:
+        """Give the first rows of a float buffer as the next launch's first step reads them."""
+        buffer = self.schedule.buffer[operand.buffer]
+        if buffer.tagged:
+            epoch = first_epoch(operand, buffer.versions) + self._steps_done * buffer.versions
+            rows = np.stack([rows, np.full_like(rows, epoch, dtype=np.uint32).view(np.float32)], axis=-1)
+        self.chip.upload(self.placed.address[operand.buffer], rows)
 
     def run(self, *, pos: int, tokens: int, steps: int) -> Generator[int, None, None]:
         with self._lock:
@@ -229,6 +243,8 @@ class KernelBackend:
         """Start a launch within what the schedule was proved for, and nothing else."""
         self._check(pos, tokens, steps)
         self._end_running()
+        if (self._steps_done + steps + 1) * self._epochs >= EPOCHS_MAX:
+            self._restart()
         self._status.words[:] = 0
         self._reports.words[:] = 0
         self.placed.host[self._sample.token.buffer].words[pos + tokens : pos + steps * tokens + 1] = NO_TOKEN
@@ -250,7 +266,7 @@ class KernelBackend:
         )
         self.launches += 1
         self._running = queues  # before the call: an interrupt behind it must not leave a launch that nobody ends
-        self.chip.launch(params)
+        self.chip.launch(params, rows=tokens > 1)
 
     def _check(self, pos: int, tokens: int, steps: int) -> None:
         fits = 1 <= tokens <= self.tokens_per_pass and 1 <= steps <= self.schedule.steps_max
@@ -272,14 +288,22 @@ class KernelBackend:
             done = int(self._status.words[0]) if running is self._queues else 0
             self._running, self._steps_done = None, (self._steps_done + done) % 2**32
             return
-        counters = tuple(counter.id for counter in self.schedule.counters)
-        error = wait_that_ran_out(reports, tasks=running.names, counters=counters, seconds=self.watchdog_s)
-        self._reset()
+        error = wait_that_ran_out(reports, schedule=self.schedule, tasks=running.names, seconds=self.watchdog_s)
+        self._restart()
         self._running = None
         raise error
 
-    def _reset(self) -> None:
-        """After an abort counters are undefined: start them again from zero."""
+    def _restart(self) -> None:
+        """Count steps from zero again: counters and epochs are zero, and values stay, for a launch may go on from them.
+
+        After an abort both are undefined; and epochs must not come round to what old words carry.
+        """
         self._steps_done = 0
         for address, words in ((self._counters, abi.COUNTER_STRIDE * len(self.schedule.counters)), (self._abort, 1)):
             self.chip.upload(address, np.zeros(words, dtype=np.uint32))
+        for buffer in self.schedule.buffers:
+            if buffer.tagged:
+                words = np.empty((*buffer.shape, 2), dtype=np.uint32)
+                self.chip.download(self.placed.address[buffer.id], words)
+                words[..., 1] = 0
+                self.chip.upload(self.placed.address[buffer.id], words)

@@ -17,11 +17,15 @@ import torch
 from msgspec.structs import replace
 
 import amk
+from amk.ir.buffers import Operand
 from amk.ir.regions import concrete, show_region
 from amk.ir.schedule import Task
+from amk.ir.tasks import Sample
 from amk.pipeline import CompiledModel
 from amk.runtime.launch import KernelBackend, Queues
 from amk.runtime.session import passes
+from amk.runtime.watchdog import hop_of
+from amk.runtime.watchdog import hops as hops_in_order
 
 TOLERANCE = {"f32": 2e-4, "bf16": 2.0**-7, "i32": 0.0}
 """Of a region's largest element: sums in another order and exponentials of another library; a rounding of bf16."""
@@ -55,9 +59,8 @@ class Lockstep:
         hops: dict[str, list[Task]] = {}
         for task in self.schedule.tasks:
             if not task.id.startswith("begin#"):
-                hops.setdefault(task.id.split("#")[0], []).append(task)
-        order = {counter.id: number for number, counter in enumerate(self.schedule.counters)}
-        return [hops[name] for name in sorted(hops, key=order.__getitem__)]
+                hops.setdefault(hop_of(task.id), []).append(task)
+        return [hops[name] for name in hops_in_order(self.schedule) if name in hops]
 
     def _alone(self, tasks: list[Task]) -> tuple[list[Task], Queues]:
         """The hop as queues of its own: nothing to wait for and nothing to signal."""
@@ -74,11 +77,13 @@ class Lockstep:
             backend.enter(prompt[: backend.tokens_per_pass])
         for buffer in self.schedule.buffers:
             if buffer.kind in WRITTEN:
-                self._send(buffer.id)
+                self._send(Operand(buffer=buffer.id))
 
     def check(self, *, pos: int, tokens: int) -> Iterator[Difference]:
         env = {"pos": pos, "tokens": tokens}
         run = {item.name: item.run for queue in self.machine.machine._queues for item in queue}
+        first = next(task.op.next_hidden for task in self.schedule.tasks if isinstance(task.op, Sample))
+        self._send(replace(first, lag=1))
         for tasks, alone in self.hops:
             self.kernel.run_apart(alone, pos=pos, tokens=tokens)
             for task in tasks:
@@ -92,13 +97,19 @@ class Lockstep:
                     limit = TOLERANCE[self.schedule.buffer[write.region.buffer].dtype]
                     if not (apart <= limit or torch.equal(ours, theirs)):
                         yield Difference(task=task.id, region=show_region(write.region), pos=pos, apart=apart)
-            for name in {write.region.buffer for task in tasks for write in task.writes}:
-                self._send(name)
+            written = {(write.region.buffer, write.version) for task in tasks for write in task.writes}
+            for name, version in sorted(written):
+                self._send(Operand(buffer=name, version=version))
 
-    def _send(self, name: str) -> None:
+    def _send(self, operand: Operand) -> None:
+        """What the machine holds of a buffer, as the kernel reads it in its next launch."""
+        name = operand.buffer
         tensor = self.machine.memory[name]
         if name == "token":
             self.kernel.placed.host["token"].words[:] = tensor.numpy().view(np.uint32)
+            return
+        if self.schedule.buffer[name].tagged:
+            self.kernel.write(operand, tensor.numpy())
             return
         if self.schedule.buffer[name].kind == "kv":
             tensor = torch.nn.functional.pad(tensor, (0, self.kernel.config.head_stride - tensor.shape[-1]))
@@ -110,6 +121,10 @@ class Lockstep:
         if name == "token":
             return torch.from_numpy(self.kernel.placed.host["token"].words.view(np.int32).copy())
         shape = like.shape
+        if self.schedule.buffer[name].tagged:
+            words = np.empty((*shape, 2), dtype=np.float32)
+            self.kernel.chip.download(self.kernel.placed.address[name], words)
+            return torch.from_numpy(words[..., 0].copy())
         if self.schedule.buffer[name].kind == "kv":
             shape = (*shape[:-1], self.kernel.config.head_stride)
         held = torch.empty(shape, dtype=like.dtype)

@@ -13,6 +13,7 @@
 #include "host/fiber.h"
 
 extern "C" void amk_kernel(amk::Params params);
+extern "C" __attribute__((weak)) void amk_kernel_of_rows(amk::Params params);
 
 namespace amk {
 
@@ -118,7 +119,7 @@ void Block::run() {
 }
 
 void Block::finish() {
-  amk_kernel(launch_.params);
+  (launch_.params.tokens == 1 ? amk_kernel : amk_kernel_of_rows)(launch_.params);
   const watch::Unseen unseen;
   --live_;
   go_on(true);

@@ -8,30 +8,30 @@ namespace amk {
 
 // A split that the past is too short for: its parts weigh nothing, and are written all the same.
 template <class Config>
-__device__ __forceinline__ bool empty_split(Block<Config>& block, const AttentionTask& task) {
+__device__ __forceinline__ bool empty_split(const AttentionRows<Config>& rows) {
+  Block<Config>& block = rows.block;
   constexpr u32 kColumns = Config::kGroup * Config::kHeadDim;
+  if (Config::kTaggedQkv && !rows.see_queries()) return false;
   for (u32 at = block.thread; at < block.tokens * kColumns; at += Block<Config>::kThreads) {
-    const u32 row = at / kColumns, column = task.q_head * Config::kHeadDim + at % kColumns;
-    reinterpret_cast<float*>(task.out)[row * task.heads * Config::kHeadDim + column] = 0.0f;
+    rows.out(at / kColumns)[at % kColumns] = 0.0f;
   }
   for (u32 at = block.thread; at < block.tokens * Config::kGroup; at += Block<Config>::kThreads) {
-    const u32 row = at / Config::kGroup, head = task.q_head + at % Config::kGroup;
-    float* stats = reinterpret_cast<float*>(task.stats) + (row * task.heads + head) * 2;
-    stats[0] = minus_infinity();
-    stats[1] = 0.0f;
+    rows.stats(at / Config::kGroup)[at % Config::kGroup] = {minus_infinity(), 0.0f};
   }
   return block.meet();
 }
 
-// False when the launch is over.
-template <class Config>
+// In steps of one row, or of several. False when the launch is over.
+template <bool kOneRow, class Config>
 __device__ __forceinline__ bool attend(Block<Config>& block, const AttentionTask& task) {
-  if (!block.ready(reinterpret_cast<const TaskHead&>(task))) return false;
+  if (!block.template open<Config::kTaggedQkv>(reinterpret_cast<const TaskHead&>(task))) return false;
   const PastPieces<Config> cut(task, block.pos);
-  if (task.split != 0 && cut.low >= cut.high) return empty_split(block, task);
-  if (block.tokens == 1) return AttentionRowOp<Config>(block, task, cut).run();
-  if constexpr (Config::kTokensMax > 1) return AttentionStepOp<Config>(block, task).run();
-  return false;
+  if (task.split != 0 && cut.low >= cut.high) return empty_split(AttentionRows<Config>(block, task));
+  if constexpr (kOneRow) {
+    return AttentionRowOp<Config>(block, task, cut).run();
+  } else {
+    return AttentionStepOp<Config>(block, task).run();
+  }
 }
 
 }  // namespace amk

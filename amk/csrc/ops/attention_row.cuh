@@ -56,7 +56,7 @@ struct AttentionRowOp : AttentionRows<Config> {
 
   // False when the launch is over.
   __device__ __forceinline__ bool run() {
-    if (!this->begin()) return false;
+    if (!this->template begin<true>()) return false;
     score_own();
 #pragma unroll 1
     for (u32 row = cut.low; row < cut.high; row += kRunRows) {
@@ -231,8 +231,7 @@ struct AttentionRowOp : AttentionRows<Config> {
 
   // The warps' shares put together, in warp order, and the step's own row.
   __device__ __forceinline__ void finish() const {
-    float* out = reinterpret_cast<float*>(task.out);
-    float* stats = reinterpret_cast<float*>(task.stats);
+    float* const out = this->out(0);
 #pragma unroll 1
     for (u32 at = block.thread; at < kGroup * kDim; at += kThreads) {
       const u32 query = at / kDim, column = at % kDim;
@@ -245,12 +244,10 @@ struct AttentionRowOp : AttentionRows<Config> {
       const float all = sum_of<kSetWarps>(work.split.total[query]) * shrink + weight;
       value *= shrink;
       if (task.split == 0) value += work.fresh_v[0][column] * weight;
-      out[(task.q_head + query) * kDim + column] = task.stats == 0 ? quotient(value, all) : value;
-      if (task.stats != 0 && column == 0) {
-        stats[(task.q_head + query) * 2] = most / kLog2E;
-        stats[(task.q_head + query) * 2 + 1] = all;
-      }
+      out[at] = task.stats == 0 ? quotient(value, all) : value;
+      if (task.stats != 0 && column == 0) this->stats(0)[query] = {most / kLog2E, all};
     }
+    this->append();
   }
 };
 

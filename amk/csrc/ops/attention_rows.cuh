@@ -2,9 +2,9 @@
 // score enters the softmax.
 #pragma once
 
-#include "prim/number.cuh"
 #include "vm/block.cuh"
 #include "vm/stream.cuh"
+#include "vm/values.cuh"
 
 namespace amk {
 
@@ -58,6 +58,7 @@ struct AttentionRows {
                                    ? static_cast<int>(PastPieces<Config>::kRows)
                                    : Config::kTokensMax;
 
+  using Qkv = Values<Config::kTaggedQkv>;
   using Element = typename Chosen<Config::kKvBytes == 4, float, u16>::Type;  // of the cache
 
   struct alignas(16) Run {
@@ -85,21 +86,55 @@ struct AttentionRows {
   const AttentionTask& task;
   Work& work;
   u32 queries;  // group * tokens, query = head * tokens + row
+  const Qkv qkv;
 
   __device__ __forceinline__ AttentionRows(Block<Config>& block, const AttentionTask& task)
       : block(block),
         task(task),
         work(*reinterpret_cast<Work*>(block.shared.work)),
-        queries(Config::kGroup * block.tokens) {}
+        queries(Config::kGroup * block.tokens),
+        qkv(task.qkv, block.epoch(task.qkv_epoch, task.qkv_epochs)) {}
 
   // Rows in shared memory, seen by all. False when the launch is over.
+  template <bool kOneRow>
   __device__ __forceinline__ bool begin() {
     if (kNorm == kHeadNormRow) {
       norms();
       if (!block.meet()) return false;
     }
-    load();
+    load<kOneRow>();
+    if (Config::kTaggedQkv) block.begun(head());
     return block.meet();
+  }
+
+  // Nothing but the queries' words, which say that the task may write.
+  __device__ __forceinline__ bool see_queries() const {
+    const u32 begin = kNorm == kHeadNormRow ? 0 : task.q_column;
+    const u32 width = (kNorm == kHeadNormRow ? task.heads : Config::kGroup) * kDim;
+    block.template await<Config::kTaggedQkv>(head(), epoch(), [&](u32& missing) {
+      for (u32 at = block.thread; at < block.tokens * width; at += kThreads) {
+        qkv.get(at / width * task.qkv_stride + begin + at % width, missing);
+      }
+    });
+    return block.meet();
+  }
+
+  // The step's own keys and values to the cache, once all have read what the task reads.
+  __device__ __forceinline__ void append() const {
+    if (task.split != 0) return;
+    for (u32 at = block.thread; at < block.tokens * kDim; at += kThreads) {
+      const u32 row = at / kDim, column = at % kDim;
+      keep(task.k_cache, row, column, work.fresh_k[row][column]);
+      keep(task.v_cache, row, column, work.fresh_v[row][column]);
+    }
+  }
+
+  // Where results of a row of the step go, from the first of the task's queries on, and their maxima and sums.
+  __device__ __forceinline__ float* out(u32 row) const {
+    return reinterpret_cast<float*>(task.out) + (static_cast<u64>(row) * task.heads + task.q_head) * kDim;
+  }
+  __device__ __forceinline__ float2* stats(u32 row) const {
+    return reinterpret_cast<float2*>(task.stats) + row * task.heads + task.q_head;
   }
 
   __device__ __forceinline__ static float plain(float value) { return value; }
@@ -122,6 +157,9 @@ struct AttentionRows {
  private:
   static constexpr int kEach = (kDim + kWarp - 1) / kWarp;  // elements of a head that a lane turns
 
+  __device__ __forceinline__ const TaskHead& head() const { return reinterpret_cast<const TaskHead&>(task); }
+  __device__ __forceinline__ u32 epoch() const { return block.epoch(task.qkv_epoch, task.qkv_epochs); }
+
   // 1 / sqrt(mean(x^2) + eps) of the whole rows that queries and keys are parts of; one warp each.
   __device__ __forceinline__ void norms() {
     const u32 kinds = task.split == 0 ? 2 : 1;
@@ -129,42 +167,47 @@ struct AttentionRows {
       const u32 row = item % block.tokens;
       const bool key = item >= block.tokens;
       const u32 width = (key ? task.kv_heads : task.heads) * kDim;
-      const float* x = reinterpret_cast<const float*>(task.qkv) + row * task.qkv_stride + (key ? task.heads * kDim : 0);
+      const u32 begin = row * task.qkv_stride + (key ? task.heads * kDim : 0);
       float squares = 0.0f;
-      for (u32 i = block.lane; i < width; i += kWarp) squares += x[i] * x[i];
+      block.template await<Config::kTaggedQkv>(head(), epoch(), [&](u32& missing) {
+        squares = 0.0f;
+        for (u32 i = block.lane; i < width; i += kWarp) {
+          const float x = qkv.get(begin + i, missing);
+          squares += x * x;
+        }
+      });
       const float norm = inverse_root(quotient(warp_sum(squares), width) + (key ? task.k_eps : task.q_eps));
       if (block.lane == 0) (key ? work.k_norm : work.q_norm)[row] = norm;
     }
   }
 
-  // Rotated q and, in split 0, rotated k and plain v of the step's rows; these are appended to the cache. A warp a
+  // Rotated q and, in split 0, rotated k and plain v of the step's rows, not rounded to the cache's type. A warp a
   // head.
+  template <bool kOneRow>
   __device__ __forceinline__ void load() {
+    const u32 tokens = kOneRow ? 1 : block.tokens;
     const u32 heads = Config::kGroup + (task.split == 0 ? 2 : 0);
-    const float* qkv = reinterpret_cast<const float*>(task.qkv);
 #pragma unroll 1
-    for (u32 item = block.warp; item < heads * block.tokens; item += kWarps) {
-      const u32 row = item % block.tokens, head = item / block.tokens;
-      const float* x = qkv + row * task.qkv_stride;
+    for (u32 item = block.warp; item < heads * tokens; item += kWarps) {
+      const u32 row = item % tokens, head = item / tokens;
       const bool query = head < Config::kGroup, key = head == Config::kGroup;
       const u32 at = query ? task.q_column + head * kDim : key ? task.k_column : task.v_column;
       const u64 gain = query ? task.q_gain + (kNorm == kHeadNormRow ? 4 * head * kDim : 0) : task.k_gain;
       float made[kEach];
-      turn({x + at, reinterpret_cast<const float*>(gain), query ? task.q_eps : task.k_eps,
+      turn({row * task.qkv_stride + at, reinterpret_cast<const float*>(gain), query ? task.q_eps : task.k_eps,
             (query ? work.q_norm : work.k_norm)[row], query || key},
            row, made);
 #pragma unroll
       for (int i = 0; i < kEach; ++i) {
         if (!inside(i)) continue;
         if (query) {
-          work.run.q[head * block.tokens + row][column(i)] = made[i] * task.scale;
+          work.run.q[head * tokens + row][column(i)] = made[i] * task.scale;
         } else {
-          float* fresh = key ? work.fresh_k[row] : work.fresh_v[row];
-          keep(key ? task.k_cache : task.v_cache, fresh, row, column(i), made[i]);
+          (key ? work.fresh_k : work.fresh_v)[row][column(i)] = made[i];
         }
       }
     }
-    for (u32 query = block.thread; query < queries; query += kThreads) {
+    for (u32 query = block.thread; !kOneRow && query < queries; query += kThreads) {
       work.top[query] = minus_infinity();
       work.total[query] = 0.0f;
     }
@@ -176,7 +219,7 @@ struct AttentionRows {
 
   // A head as it comes out of the projection.
   struct Head {
-    const float* x;
+    u32 x;              // where it begins in what the projection made
     const float* gain;  // of its norm
     float eps;
     float row_norm;  // where whole rows are normed
@@ -193,14 +236,21 @@ struct AttentionRows {
     for (int i = 0; i < kEach; ++i) {
       own[i] = other[i] = sine[i] = 0.0f;
       cosine[i] = 1.0f;
-      if (!inside(i)) continue;
       const u32 at = column(i);
-      own[i] = head.x[at];
-      if (at >= turning) continue;
-      other[i] = at < half ? -head.x[at + half] : head.x[at - half];
+      if (!inside(i) || at >= turning) continue;
       cosine[i] = rope[at < half ? at : at - half];
       sine[i] = rope[at < half ? half + at : at];
     }
+    block.template await<Config::kTaggedQkv>(this->head(), epoch(), [&](u32& missing) {
+#pragma unroll
+      for (int i = 0; i < kEach; ++i) {
+        if (!inside(i)) continue;
+        const u32 at = column(i);
+        own[i] = qkv.get(head.x + at, missing);
+        if (at >= turning) continue;
+        other[i] = at < half ? -qkv.get(head.x + at + half, missing) : qkv.get(head.x + at - half, missing);
+      }
+    });
     if (kNorm != kHeadNormNone && head.turns) {
       float norm = head.row_norm;
       if (kNorm == kHeadNormHead) {
@@ -221,8 +271,7 @@ struct AttentionRows {
     for (int i = 0; i < kEach; ++i) made[i] = own[i] * cosine[i] + other[i] * sine[i];
   }
 
-  __device__ __forceinline__ void keep(u64 cache, float* fresh, u32 row, u32 column, float value) const {
-    fresh[column] = value;  // not rounded: a step's own rows are read before they are kept
+  __device__ __forceinline__ void keep(u64 cache, u32 row, u32 column, float value) const {
     const u64 at = static_cast<u64>(block.pos + row) * kStride + column;
     if constexpr (Config::kKvBytes == 4) {
       reinterpret_cast<float*>(cache)[at] = value;

@@ -27,7 +27,7 @@ struct AttentionStepOp : AttentionRows<Config> {
 
   // False when the launch is over.
   __device__ __forceinline__ bool run() {
-    if (!this->begin()) return false;
+    if (!this->template begin<false>()) return false;
     const PastPieces<Config> cut(task, block.pos);
     for (u32 row = cut.low; row < cut.high; row += PastPieces<Config>::kRows) {
       if (!past(row, least(PastPieces<Config>::kRows, cut.high - row))) return false;
@@ -118,7 +118,7 @@ struct AttentionStepOp : AttentionRows<Config> {
   }
 
   __device__ __forceinline__ void finish() {
-    float* out = reinterpret_cast<float*>(task.out);
+    this->append();
 #pragma unroll
     for (int i = 0; i < kMine; ++i) {
       const u32 at = block.thread + i * kThreads;
@@ -126,15 +126,12 @@ struct AttentionStepOp : AttentionRows<Config> {
       const u32 query = at / kDim, column = at % kDim;
       const u32 row = query % block.tokens, head = query / block.tokens;
       const float value = task.stats == 0 ? quotient(mine[i], work.total[query]) : mine[i];
-      out[row * task.heads * kDim + (task.q_head + head) * kDim + column] = value;
+      this->out(row)[head * kDim + column] = value;
     }
     if (task.stats == 0) return;
-    float* stats = reinterpret_cast<float*>(task.stats);
     for (u32 query = block.thread; query < queries; query += kThreads) {
       const u32 row = query % block.tokens, head = query / block.tokens;
-      float* to = stats + (row * task.heads + task.q_head + head) * 2;
-      to[0] = work.top[query];
-      to[1] = work.total[query];
+      this->stats(row)[head] = {work.top[query], work.total[query]};
     }
   }
 };

@@ -17,6 +17,8 @@ struct GemvOp {
   static constexpr u32 kWarps = Config::kConsumerWarps;
   static constexpr u32 kThreads = kWarps * kWarp;
   static constexpr u32 kPitch = Shared<Config>::kSumPitch;
+  // Of the outputs of a group no thread has two.
+  static constexpr bool kOneEach = Shared<Config>::kSums / kPitch <= kThreads;
   // Blocks of a piece that fall to one warp, at most.
   static constexpr u32 kShare =
       divide_up(least(GemvPieces<Config>::kPieceBlocks, divide_up(Shape::kColumns, kTileColumns)), kWarps);
@@ -48,28 +50,33 @@ struct GemvOp {
 
   // False when the launch is over.
   __device__ __forceinline__ bool run() {
-    if (!block.ready(reinterpret_cast<const TaskHead&>(task))) return false;
+    if (!block.template open<Shape::kTaggedX>(head())) return false;
     if (Shape::kEpilogue == kEpilogueArgmax && prompt_goes_on()) return neutral();
     if (Shape::kPrologue == kPrologueLayerNorm && !input.layer_norm()) return false;
+    Beside beside = read_beside(0, block.thread);
     if (cut.whole()) input.stage(0, true);
+    settle(beside, 0, block.thread);
+    if (Shape::kTaggedX) block.begun(head());
     if (kHeld) hold();
 #pragma unroll 1
     for (u32 group = 0; group < cut.tiles; group += cut.group_tiles) {
-      const u32 tiles = cut.in_group(group), total = tiles * outputs;
-      const Beside beside = block.thread < total ? read_beside(group, block.thread) : Beside{};
+      const u32 tiles = cut.in_group(group);
 #pragma unroll 1
       for (u32 chunk = 0; chunk < cut.blocks; chunk += cut.chunk_blocks) {
         if (!cut.whole()) input.stage(chunk, group == 0);
         multiply(tiles, chunk);
       }
-      input.put_squares();
       if (!block.meet()) return false;
-      finish(group, total, beside);
-      if (group + tiles < cut.tiles && !block.meet()) return false;  // before the next group's sums
+      finish(group, tiles * outputs, beside);
+      if (group + tiles >= cut.tiles) break;
+      if (!block.meet()) return false;  // before the next group's sums
+      beside = read_beside(group + tiles, block.thread);
+      settle(beside, group + tiles, block.thread);
     }
     if (Shape::kEpilogue == kEpilogueArgmax) return argmax();
-    // What warp 0 alone has stored, thread 0 publishes without a meeting.
-    return cut.tiles * outputs <= kWarp || block.meet();
+    // What warp 0 alone has stored, thread 0 publishes without a meeting; and tagged words need nobody to.
+    const bool published = cut.tiles * outputs <= kWarp || task.signal_count == 0;
+    return (kRows == 1 && published) || block.meet();
   }
 
  private:
@@ -77,7 +84,14 @@ struct GemvOp {
   struct Beside {
     float residual = 0.0f;
     float bias = 0.0f;
+    u32 missing = 0;  // of the residual
   };
+
+  __device__ __forceinline__ const TaskHead& head() const { return reinterpret_cast<const TaskHead&>(task); }
+
+  __device__ __forceinline__ Values<Shape::kTaggedOut> out() const {
+    return {task.out, block.epoch(task.out_epoch, task.out_epochs)};
+  }
 
   __device__ __forceinline__ bool prompt_goes_on() const {
     return block.pos + block.tokens < *reinterpret_cast<const u32*>(task.prompt_length);
@@ -104,12 +118,28 @@ struct GemvOp {
   __device__ __forceinline__ Beside read_beside(u32 first_tile, u32 output) const {
     Beside found;
     const u32 weight_row = weight_row_of(first_tile, output);
-    if (weight_row >= task.row_end) return found;
+    if (output >= cut.in_group(first_tile) * outputs || weight_row >= task.row_end) return found;
     if (Shape::kEpilogue == kEpilogueAddResidual) {
-      found.residual = reinterpret_cast<const float*>(task.residual)[row_of(output) * task.out_stride + weight_row];
+      const Values<Shape::kTaggedOut> residual(task.residual, block.epoch(task.residual_epoch, task.residual_epochs));
+      found.residual = residual.get(row_of(output) * task.out_stride + weight_row, found.missing);
     }
     if (Shape::kBias) found.bias = reinterpret_cast<const float*>(task.bias)[weight_row];
     return found;
+  }
+
+  // Of the group: tile, output, warp. Tasks of one row take the halves in turn.
+  __device__ __forceinline__ float* sums() const {
+    return block.shared.sums + (kRows == 1 ? block.half(head()) * (Shared<Config>::kSums / 2) : 0);
+  }
+
+  // What was asked for has come.
+  __device__ __forceinline__ void settle(Beside& asked, u32 first_tile, u32 output) {
+    if (!Shape::kTaggedOut || Shape::kEpilogue != kEpilogueAddResidual || asked.missing == 0) return;
+    const u32 epoch = block.epoch(task.residual_epoch, task.residual_epochs);
+    block.template await<Shape::kTaggedOut>(head(), epoch, [&](u32& missing) {
+      asked = read_beside(first_tile, output);
+      missing = asked.missing;
+    });
   }
 
   // This warp's blocks of a row of tiles: kShare of each piece, not all of which are there.
@@ -176,7 +206,7 @@ struct GemvOp {
   __device__ __forceinline__ void put_down(u32 tile, u32 chunk, const float (&sum)[2][4]) const {
     const u32 group = block.lane / 4, quad = block.lane % 4;
     if (group >= rows) return;
-    float* to = block.shared.sums + (tile * outputs + group * kTileRows + quad * 2) * kPitch + block.warp;
+    float* to = sums() + (tile * outputs + group * kTileRows + quad * 2) * kPitch + block.warp;
     float even = (sum[0][0] + sum[0][2]) + (sum[1][0] + sum[1][2]);
     float odd = (sum[0][1] + sum[0][3]) + (sum[1][1] + sum[1][3]);
     if (!cut.whole() && chunk != 0) {
@@ -188,36 +218,44 @@ struct GemvOp {
   }
 
   // Add the warps' shares of a group in one fixed order, and what stands behind them.
-  __device__ __forceinline__ void finish(u32 first_tile, u32 total, const Beside& beside) {
+  __device__ __forceinline__ void finish(u32 first_tile, u32 total, const Beside& asked) {
 #pragma unroll 1
     for (u32 output = block.thread; output - block.lane < total; output += kThreads) {
       float value = 0.0f;
+      Beside beside;
       if (output < total) {
-        value = sum_of<kWarps>(block.shared.sums + output * kPitch);
+        value = sum_of<kWarps>(sums() + output * kPitch);
         if (Shape::kPrologue == kPrologueNorm) value *= input.norm_scale(row_of(output));
-        if (Shape::kBias) value += (output == block.thread ? beside : read_beside(first_tile, output)).bias;
+        beside = asked;
+        if (!kOneEach && output != block.thread) {
+          beside = read_beside(first_tile, output);
+          settle(beside, first_tile, output);
+        }
+        if (Shape::kBias) value += beside.bias;
       }
       const float next = Shape::kEpilogue == kEpilogueGatedMul ? shuffle_xor(value, 1) : 0.0f;
-      const u32 row = row_of(output), weight_row = weight_row_of(first_tile, output);
-      if (output >= total || weight_row >= task.row_end) continue;
-      float* out = reinterpret_cast<float*>(task.out);
+      const u32 weight_row = weight_row_of(first_tile, output), begin = row_of(output) * task.out_stride;
+      if (output >= total || weight_row >= task.row_end || !block.good) {
+        if (kOneEach) break;
+        continue;
+      }
       switch (Shape::kEpilogue) {
         case kEpilogueStore:
-          out[row * task.out_stride + weight_row] = value;
+          out().put(begin + weight_row, value);
           break;
         case kEpilogueAddResidual:
-          out[row * task.out_stride + weight_row] =
-              (output == block.thread ? beside : read_beside(first_tile, output)).residual + value * task.scale;
+          out().put(begin + weight_row, beside.residual + value * task.scale);
           break;
         case kEpilogueGatedMul:
-          if (weight_row % 2 == 0) out[row * task.out_stride + weight_row / 2] = activated(value) * next;
+          if (weight_row % 2 == 0) out().put(begin + weight_row / 2, activated(value) * next);
           break;
         default:
           value *= task.scale;
           if (task.softcap != 0.0f) value = task.softcap * tanhf(value / task.softcap);
-          out[weight_row] = value;
+          out().put(weight_row, value);
           keep_best(best, best_row, value, static_cast<int>(weight_row));
       }
+      if (kOneEach) break;
     }
   }
 
@@ -250,22 +288,21 @@ struct GemvOp {
   }
 };
 
-template <class Config>
+// In steps of one row, or of several.
+template <class Config, bool kOneRow>
 struct RunGemv {
   Block<Config>& block;
   const GemvTask& task;
 
   template <class Shape>
   __device__ __forceinline__ bool operator()(Shape) const {
-    if (Shape::kLastRowOnly || block.tokens == 1) return GemvOp<Config, Shape, 1>(block, task).run();
-    if constexpr (Config::kTokensMax > 1 && !Shape::kLastRowOnly) return GemvOp<Config, Shape, 0>(block, task).run();
-    return false;
+    return GemvOp < Config, Shape, kOneRow || Shape::kLastRowOnly ? 1 : 0 > (block, task).run();
   }
 };
 
-template <class Config>
+template <bool kOneRow, class Config>
 __device__ __forceinline__ bool run_gemv(Block<Config>& block, const GemvTask& task) {
-  return Config::with_shape(task.shape, RunGemv<Config>{block, task});
+  return Config::with_shape(task.shape, RunGemv<Config, kOneRow>{block, task});
 }
 
 }  // namespace amk

@@ -78,14 +78,15 @@ struct SampleOp {
   // A row of the table, tiled as a head's weights are or plain.
   __device__ __forceinline__ void embed(u32 row, int token) {
     const u16* table = reinterpret_cast<const u16*>(task.table);
-    float* hidden = reinterpret_cast<float*>(task.next_hidden) + row * task.hidden;
+    const u32 epoch = block.epoch(task.hidden_epoch, task.hidden_epochs);
+    const auto hidden = Values<Config::kTaggedHidden>(task.next_hidden, epoch).from(row * task.hidden);
     const u64 blocks = divide_up(task.hidden, kTileColumns);
     const u64 id = static_cast<u64>(token);
     for (u32 column = block.thread; column < task.hidden; column += kThreads) {
       const u64 tile = (id / kTileRows * blocks + column / kTileColumns) * (kTileRows * kTileColumns);
       const u64 at =
           task.tiled ? tile + id % kTileRows * kTileColumns + column % kTileColumns : id * task.hidden + column;
-      hidden[column] = from_bf16(table[at]) * task.scale;
+      hidden.put(column, from_bf16(table[at]) * task.scale);
     }
   }
 };

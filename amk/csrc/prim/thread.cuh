@@ -19,6 +19,12 @@ __device__ inline int thread_index_anew() {
   return static_cast<int>(index);
 }
 
+// The same value, of which the compiler knows nothing from before.
+__device__ inline u32 anew(u32 value) {
+  asm volatile("" : "+r"(value));
+  return value;
+}
+
 // The first `threads` threads of the block meet at a barrier of their own; true for each of them if `value` is for all.
 // Orders their memory accesses at block scope. PTX ISA: barrier.red.and.pred.
 __device__ inline bool meet_all(int threads, bool value) {

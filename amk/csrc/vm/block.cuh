@@ -23,14 +23,15 @@ struct Block {
   static constexpr int kWarps = Config::kConsumerWarps;
   static constexpr int kThreads = kWarps * kWarp;
 
-  __device__ __forceinline__ Block(Shared<Config>& shared, const Params& params)
-      : shared(shared), params(params), tokens(params.tokens) {}
+  __device__ __forceinline__ Block(Shared<Config>& shared, const Params& params, u32 tokens)
+      : shared(shared), params(params), tokens(tokens) {}
 
   // Before each task. What a task makes of these would else be made once for all tasks, and hold registers for ever.
   __device__ __forceinline__ void identify() {
     thread = thread_index_anew();
     warp = thread / kWarp;
     lane = thread % kWarp;
+    step = anew(step);
     pos = params.pos + step * tokens;
   }
 
@@ -55,9 +56,47 @@ struct Block {
       }
     }
     meet();
+    begun(head);
+    return good;
+  }
+
+  // A task whose words say themselves when they are written need not wait, nor meet, before it reads them.
+  template <bool kTagged>
+  __device__ __forceinline__ bool open(const TaskHead& head) {
+    return (kTagged && head.wait_count == 0) || ready(head);
+  }
+
+  // The half of the sums that a task of one row takes. Meanwhile those of the task before may still be read, from the
+  // other one: it had the slot before.
+  __device__ __forceinline__ u32 half(const TaskHead& head) const { return slot(head) % 2; }
+  __device__ __forceinline__ u32 slot(const TaskHead& head) const {
+    return (reinterpret_cast<const char*>(&head) - shared.slots[0]) / kTaskBytes;
+  }
+
+  // The epoch of the words of an operand in this step.
+  __device__ __forceinline__ u32 epoch(int first, u32 each) const {
+    return static_cast<u32>(first) + (params.steps_done + step) * each;
+  }
+
+  // Read what `ask(missing)` reads, until nothing is missing. Of plain data nothing ever is.
+  template <bool kTagged, class Ask>
+  __device__ __forceinline__ void await(const TaskHead& head, u32 epoch, Ask ask) {
+    const auto come = [&] {
+      u32 missing = 0;
+      ask(missing);
+      return missing == 0;
+    };
+    if (!kTagged) {
+      come();
+    } else if (good) {
+      good = wait_words(params, &shared.ending, Waiting{head.number, step, kInWords, epoch}, come);
+    }
+  }
+
+  // This thread has what the task waits for, of those that say so themselves.
+  __device__ __forceinline__ void begun(const TaskHead& head) {
     if (thread == 0) store_flag(&shared.begun, head.number);
     note_moment(shared.times.ready);
-    return good;
   }
 
   // The next piece of the stream, once it has landed. Every consumer warp takes every piece.

@@ -10,20 +10,29 @@
 
 namespace amk {
 
+// The last step's sampler may have ended the launch, for every worker alike.
+template <class Config>
+__device__ __forceinline__ bool begin(Block<Config>& block, const BeginTask& task) {
+  if (!block.ready(reinterpret_cast<const TaskHead&>(task))) return false;
+  const bool going = *reinterpret_cast<const volatile u32*>(task.stop) == 0;
+  return block.meet() && going;
+}
+
 // One task, from its waits to its last store, which lies before thread 0's return. False when the launch is over, for
 // all threads alike.
 //
-// What every task keeps of the validator's obligations: its first meeting is behind its waits (V1, V3), and behind the
-// last read of earlier tasks; behind its own last read lies a meeting before it is published (V2; it may store sooner,
-// into buffers that it does not read: amk/codegen/supported.py). Thread 0 publishes a task before it comes to the first
-// meeting of the next, so no warp is further ahead than one task (V4, drift 1).
-template <class Config>
+// What every task keeps of the validator's obligations. It stores nothing before a meeting that lies behind its last
+// read, and behind all that this worker did before (V1, V2; of what it does not read it may store sooner:
+// amk/codegen/supported.py). What it reads is behind a meeting with the thread that waited, or carries its tag (V3).
+// Thread 0 publishes a task before it comes to the next meeting, so no warp is further ahead than one task (V4, drift
+// 1).
+template <bool kOneRow, class Config>
 __device__ __forceinline__ bool run_task(Block<Config>& block, const TaskHead& head) {
   switch (head.opcode) {
     case kOpcodeGemv:
-      return run_gemv<Config>(block, reinterpret_cast<const GemvTask&>(head));
+      return run_gemv<kOneRow>(block, reinterpret_cast<const GemvTask&>(head));
     case kOpcodeAttention:
-      return attend<Config>(block, reinterpret_cast<const AttentionTask&>(head));
+      return attend<kOneRow>(block, reinterpret_cast<const AttentionTask&>(head));
     case kOpcodeAddNorm:
       return AddNormOp<Config>{block, reinterpret_cast<const AddNormTask&>(head)}.run();
     case kOpcodeSample:
@@ -33,17 +42,9 @@ __device__ __forceinline__ bool run_task(Block<Config>& block, const TaskHead& h
   }
 }
 
-// The last step's sampler may have ended the launch, for every worker alike.
-template <class Config>
-__device__ __forceinline__ bool begin(Block<Config>& block, const BeginTask& task) {
-  if (!block.ready(reinterpret_cast<const TaskHead&>(task))) return false;
-  const bool going = *reinterpret_cast<const volatile u32*>(task.stop) == 0;
-  return block.meet() && going;
-}
-
-template <class Config>
+template <bool kOneRow, class Config>
 __device__ __forceinline__ void consume(Shared<Config>& shared, const Params& params) {
-  Block<Config> block(shared, params);
+  Block<Config> block(shared, params, kOneRow ? 1 : params.tokens);
   for (bool going = true; going && block.step < params.steps; ++block.step) {
     for (u32 place = 0; place < shared.queue_length; ++place) {
       block.identify();
@@ -55,7 +56,7 @@ __device__ __forceinline__ void consume(Shared<Config>& shared, const Params& pa
       const TaskHead& head = *reinterpret_cast<const TaskHead*>(shared.slots[slot]);
       note_task(head.number);
       note_taken(shared.times);
-      going = run_task(block, head);
+      going = run_task<kOneRow>(block, head);
       if (!going) break;
       warp_sync();
       if (block.thread == 0) {
@@ -65,14 +66,15 @@ __device__ __forceinline__ void consume(Shared<Config>& shared, const Params& pa
       note_moment(shared.times.done);
       note_times(params, block.step, head.number, shared.times);
       warp_sync();
-      if (block.lane == 0) mbarrier_arrive(&shared.slot_empty[slot]);
+      if (block.lane == 0) mbarrier_arrive(&shared.slot_empty[block.slot(head)]);
     }
   }
   if (threadIdx.x == 0) note_worker(params, 1);
   store_flag(&shared.ending.leaving, 1);
 }
 
-template <class Config>
+// A kernel for steps of one row, and one for those of several: what these take of registers is none of the other's.
+template <bool kOneRow, class Config>
 __device__ __forceinline__ void run_worker(const Params& params) {
   alignas(128) extern __shared__ char memory[];
   Shared<Config>& shared = *reinterpret_cast<Shared<Config>*>(memory);
@@ -98,7 +100,7 @@ __device__ __forceinline__ void run_worker(const Params& params) {
     const char* queue = reinterpret_cast<const char*>(params.tasks) + static_cast<u64>(shared.queue_begin) * kTaskBytes;
     Producer<Config>(shared, params, lane_index()).run(queue, shared.queue_length);
   } else {
-    consume(shared, params);
+    consume<kOneRow>(shared, params);
   }
 }
 

@@ -7,6 +7,7 @@ namespace amk {
 
 // Descriptors that the producer may have read ahead of the consumers.
 constexpr int kSlots = 8;
+static_assert(kSlots % 2 == 0, "two tasks that follow each other would share a half of the sums");
 
 // Elements of a tile of weights: 8 rows by 32 columns, 512 bytes of bf16 (amk/ir/layout.py).
 constexpr int kTileRows = 8;
@@ -27,18 +28,21 @@ struct Ending {
 
 template <class Config>
 struct Shared {
-  // Sums of four tiles of weight rows for each row of the longest step, as the validator counts them; and from one
-  // output's sums, one of each warp, to the next: read four at a time, and on other banks.
-  static constexpr int kSums = 4 * Config::kConsumerWarps * Config::kTokensMax * kTileRows;
+  // Sums of four tiles of weight rows for each row of the longest step, as the validator counts them, in two halves for
+  // a step of one row; and from one output's sums, one of each warp, to the next: read four at a time, and on other
+  // banks.
   static constexpr int kWarpsUp = (Config::kConsumerWarps + 3) / 4 * 4;
   static constexpr int kSumPitch = kWarpsUp + 4;
+  static constexpr int kSumsCounted = 4 * Config::kConsumerWarps * Config::kTokensMax * kTileRows;
+  static constexpr int kSumsLeast = 2 * kTileRows * kSumPitch;
+  static constexpr int kSums = kSumsCounted < kSumsLeast ? kSumsLeast : kSumsCounted;
 
   alignas(128) char ring[Config::kStages][Config::kStageBytes];
   alignas(128) char slots[kSlots][kTaskBytes];
   // Activations of the running task: staged rows of a GEMV, or q, scores and new rows of attention.
   alignas(128) char work[Config::kWorkBytes];
   alignas(16) float sums[kSums];
-  alignas(16) float squares[Config::kTokensMax][kWarpsUp];
+  alignas(16) float squares[Config::kTokensMax > 2 ? Config::kTokensMax : 2][kWarpsUp];
   float scale[Config::kTokensMax];
   float shift[Config::kTokensMax];
   float warp_value[Config::kConsumerWarps];

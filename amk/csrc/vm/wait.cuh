@@ -55,6 +55,22 @@ __device__ __forceinline__ bool wait_counter(const Params& params, Ending* endin
   }
 }
 
+// Ask again and again until `ask` says that all that it asks for has come. False when the launch is over.
+template <class Ask>
+__device__ __forceinline__ bool wait_words(const Params& params, Ending* ending, const Waiting& what, Ask ask) {
+  u64 start = 0;
+  for (u32 spins = 1; !ask(); ++spins) {
+    if (spins % kLook != 0) continue;
+    if (start == 0) start = clock_now();
+    const bool late = clock_now() - start > params.watchdog_clocks;
+    if (late || load_flag(&ending->aborting) || load_relaxed(reinterpret_cast<const u32*>(params.abort))) {
+      give_up(params, ending, kConsumer, what, 0);
+      return false;
+    }
+  }
+  return true;
+}
+
 // Wait for a phase of a barrier in shared memory. False when the launch is over.
 __device__ __forceinline__ bool wait_phase(const Params& params, Ending* ending, u64* barrier, u32 parity, u32 step) {
   if (mbarrier_done(barrier, parity)) return true;

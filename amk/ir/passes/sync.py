@@ -1,8 +1,9 @@
 """sync: Assigned -> Schedule. Order the tasks with counters, and nothing more than needs ordering.
 
-Each hop has one counter: its tasks signal it, and the tasks of the next hop wait for all of them. Every queue opens
-with a Begin that waits for the last step's sampler. The counter of the last hop before the sampler is the step join:
-the last task of every worker signals it, so that no worker is ever two steps ahead of another.
+A tagged word says itself when it is written. For what is plain its hop has a counter: all tasks of the hop signal it,
+and a task that reads from the hop waits for all of them. Every queue opens with a Begin that waits for the last step's
+sampler. The counter of the last hop before the sampler is the step join: the last task of every worker signals it, so
+that no worker is ever two steps ahead of another.
 """
 
 from __future__ import annotations
@@ -44,6 +45,8 @@ class _Syncer:
         # Workers with no task in the last hop join the step by their last task, whatever it is.
         self.joiners = {self.last(worker) for worker in range(assigned.workers)} - self.in_join_hop()
         self.signals[self.join] += len(self.joiners)
+        self.source = self.sources()
+        self.counted = {self.sampler, self.join, *self.source} - {None}
 
     def last(self, worker: int) -> str:
         """The worker's last task before the sampler; its Begin if it has none."""
@@ -52,6 +55,18 @@ class _Syncer:
 
     def in_join_hop(self) -> set[str]:
         return {task.id for task in self.assigned.tasks if task.hop == self.join}
+
+    def sources(self) -> list[int | None]:
+        """For each hop the latest one that it reads plain data of this step from; all before that are joined by it."""
+        writer: dict[tuple[str, int], int] = {}
+        found: list[int | None] = [None] * len(self.assigned.hops)
+        for task in self.assigned.tasks:
+            for access in task.op.reads(self.buffers):
+                source = writer.get((access.region.buffer, access.version))
+                if source is not None and access.lag == 0 and not self.buffers[access.region.buffer].tagged:
+                    found[task.hop] = max(source, found[task.hop] or 0)
+            writer |= {(access.region.buffer, access.version): task.hop for access in task.op.writes(self.buffers)}
+        return found
 
     def schedule(self) -> Schedule:
         tasks: list[Task] = []
@@ -68,7 +83,7 @@ class _Syncer:
                 Symbol(name=TOKENS, low=1, high=self.assigned.tokens_per_pass),
             ),
             buffers=self.assigned.buffers,
-            counters=tuple(Counter(id=hop) for hop in self.assigned.hops),
+            counters=tuple(Counter(id=hop) for number, hop in enumerate(self.assigned.hops) if number in self.counted),
             tasks=tuple(tasks),
             queues=tuple(queues),
             max_context=self.assigned.max_context,
@@ -86,14 +101,14 @@ class _Syncer:
             # A worker's later tasks are behind every wait of its earlier ones.
             waits = () if need is None or need in waited else (need,)
             waited.update(waits)
-            tasks.append(self.task(task.id, task.op, waits, (self.assigned.hops[task.hop],)))
+            signals = (self.assigned.hops[task.hop],) if task.hop in self.counted else ()
+            tasks.append(self.task(task.id, task.op, waits, signals))
         return tasks
 
     def wait_before(self, hop: int) -> Wait | None:
-        """Join the hop before; the first hop is behind the worker's Begin already."""
-        if hop == 0:
-            return None
-        return Wait(counter=self.assigned.hops[hop - 1], threshold=self.signals[hop - 1])
+        """Join the hop that this one reads plain data from; the worker's Begin is behind the last step already."""
+        source = self.source[hop]
+        return None if source is None else Wait(counter=self.assigned.hops[source], threshold=self.signals[source])
 
     def task(self, name: str, op: AnyKind, waits: tuple[Wait, ...], signals: tuple[str, ...]) -> Task:
         if name in self.joiners:

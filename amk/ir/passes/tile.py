@@ -36,6 +36,12 @@ MERGED_BYTES = 128 * 1024
 """Most that a worker reads of a row's attention results to merge them: 3 us of its share of what L2 gives."""
 
 
+TAGGED_WORDS_MAX = 2**20
+
+HELD_TILES = 2
+"""Tiles of a GEMV's weight rows whose sums every target keeps at once for a step of any rows."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TiledHop:
     """A hop's tasks, in the order of their rows or heads. ``name`` is the hop's."""
@@ -69,12 +75,16 @@ class Tile:
     splits_max
         Most runs the past of one KV head is cut into. The reader merges them, each O worker on its own, so there are
         no more than ``MERGED_BYTES`` of them allow.
+    tagged_words
+        Most words of a row that a worker polls. A buffer with wider rows is plain, and a counter says when it is
+        written; 0 for all of them.
     """
 
     max_context: int
     tokens_per_pass: int = 8
     kv_dtype: Literal["f32", "bf16"] = "f32"
     splits_max: int = 16
+    tagged_words: int = 8192
 
     def __post_init__(self) -> None:
         for option, value, most in (
@@ -84,6 +94,9 @@ class Tile:
         ):
             if not 1 <= value <= most:
                 raise BadOptionError(option=option, value=value, why="it is out of range", fix=f"use 1 to {most}")
+        if not 0 <= self.tagged_words <= TAGGED_WORDS_MAX:
+            fix = f"use 0 to {TAGGED_WORDS_MAX}"
+            raise BadOptionError(option="tagged_words", value=self.tagged_words, why="it is out of range", fix=fix)
 
     def run(self, program: Program, target: Target) -> Tiled:
         """Cut ``program`` for the workers of ``target``."""
@@ -130,6 +143,7 @@ class _Tiler:
         self.residual = {value: Operand(buffer="hidden", version=v) for v, value in enumerate(stream)}
         self.residual[program.embedded] = Operand(buffer="hidden", version=len(stream), lag=1)
         self.branches = [hop.x for hop in program.hops if isinstance(hop, AddNormHop)]
+        self.tags = options.tagged_words if self.may_tag() else 0
         self.stored: dict[str, Operand] = {}
         self.merges: dict[str, MergeSplits] = {}
 
@@ -140,14 +154,35 @@ class _Tiler:
         dtype: Dtype,
         *shape: int,
         versions: int = 1,
+        tagged: bool = False,
         source: Source | RopeSource | None = None,
     ) -> None:
         """Declare a buffer; every layer that reuses it declares it again, alike."""
-        self.buffers[name] = Buffer(id=name, kind=kind, dtype=dtype, shape=shape, versions=versions, source=source)
+        self.buffers[name] = Buffer(
+            id=name, kind=kind, dtype=dtype, shape=shape, versions=versions, tagged=tagged, source=source
+        )
+
+    def may_tag(self) -> bool:
+        """Whether the residual stream can be tagged, without which tagging the rest gains nothing.
+
+        A worker stores no tagged word before its last read (V2): what it stores piece by piece it must have read whole.
+        Norms that read a row more than once before the product, or stand behind a block, wait for a counter.
+        """
+        hops = self.program.hops
+        return self.program.hidden <= self.options.tagged_words and not any(
+            isinstance(hop, AddNormHop) or (isinstance(hop, GemvHop) and not self.may_tag_rows(hop)) for hop in hops
+        )
+
+    def may_tag_rows(self, hop: GemvHop) -> bool:
+        if hop.stored == "logits":
+            return True  # which are not tagged
+        read_whole = hop.k <= self.target.k_chunk
+        stored_at_once = -(-hop.rows // (TILE_ROWS * self.target.workers)) <= HELD_TILES
+        return (read_whole or stored_at_once) and not (hop.norm and hop.norm.centred)
 
     def tiled(self) -> Tiled:
         t, context = self.options.tokens_per_pass, self.options.max_context
-        self.add("hidden", "state", "f32", t, self.program.hidden, versions=len(self.residual))
+        self.add("hidden", "state", "f32", t, self.program.hidden, versions=len(self.residual), tagged=self.tags > 0)
         for table, rotary_dim in enumerate(self.program.rotary_dims):
             self.add(_rope(table), "const", "f32", context, 2, rotary_dim // 2, source=RopeSource(table=table))
         self.add("prompt", "input", "i32", context)
@@ -215,11 +250,11 @@ class _Tiler:
         t = self.options.tokens_per_pass
         match hop.stored:
             case "qkv":
-                return Store(out=self.activation("qkv", hop, t, hop.rows))
+                return Store(out=self.stores("qkv", hop, t, hop.rows))
             case "branch":
                 return Store(out=self.branch(hop, t))
             case "mlp":
-                return GatedMul(out=self.activation("mlp", hop, t, hop.rows // 2), activation=hop.activation)
+                return GatedMul(out=self.stores("mlp", hop, t, hop.rows // 2), activation=hop.activation)
             case "hidden":
                 assert hop.residual is not None
                 return AddResidual(residual=self.residual[hop.residual], out=self.residual[hop.out], scale=hop.scale)
@@ -263,10 +298,11 @@ class _Tiler:
     def attention(self, hop: AttentionHop) -> tuple[AnyKind, ...]:
         t, width = self.options.tokens_per_pass, hop.heads * hop.head_dim
         splits = self.options.splits(hop.kv_heads, width, self.target)
-        out, stats = self.activation("attn", hop, *((splits, t, width) if splits > 1 else (t, width))), None
+        # Plain: all splits are read by every reader, which would poll each other's way.
+        out, stats = self.activation("attn", hop, *((splits, t, width) if splits > 1 else (t, width)), tagged=False), None
+        self.stored[hop.out] = out
         if splits > 1:
-            self.add("attn_stats", "activation", "f32", splits, t, hop.heads, 2, versions=self.program.layers)
-            stats = Operand(buffer="attn_stats", version=hop.layer)
+            stats = self.activation("attn_stats", hop, splits, t, hop.heads, 2, tagged=False)
             self.merges[hop.out] = MergeSplits(stats=stats, splits=splits, heads=hop.heads)
         q_norm, k_norm = self.head_norm(hop.q_norm), self.head_norm(hop.k_norm)
         cache = {name: f"L{hop.layer}.{name}_cache" for name in ("k", "v")}
@@ -343,8 +379,20 @@ class _Tiler:
         """Where a graph value is read."""
         return self.residual.get(value) or self.stored[value]
 
-    def activation(self, buffer: str, hop: GemvHop | AttentionHop, *shape: int) -> Operand:
-        """A buffer that every layer reuses; the layer is the version."""
-        self.add(buffer, "activation", "f32", *shape, versions=self.program.layers)
-        self.stored[hop.out] = Operand(buffer=buffer, version=hop.layer)
+    def stores(self, buffer: str, hop: GemvHop, rows: int, width: int) -> Operand:
+        """Where a GEMV's rows are stored."""
+        self.stored[hop.out] = self.activation(buffer, hop, rows, width, tagged=width <= self.tags)
         return self.stored[hop.out]
+
+    def activation(self, buffer: str, hop: GemvHop | AttentionHop, *shape: int, tagged: bool) -> Operand:
+        """A buffer of every layer.
+
+        The layers reuse it, each as a version, where all that stands between one and the next is ordered by counters,
+        or the words themselves say whose they are. A plain buffer between tagged ones is each layer's own: tags order
+        nothing but their own words, so nobody would know when it may be written again.
+        """
+        if self.tags and not tagged:
+            self.add(f"L{hop.layer}.{buffer}", "activation", "f32", *shape)
+            return Operand(buffer=f"L{hop.layer}.{buffer}")
+        self.add(buffer, "activation", "f32", *shape, versions=self.program.layers, tagged=tagged)
+        return Operand(buffer=buffer, version=hop.layer)

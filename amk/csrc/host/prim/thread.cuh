@@ -45,6 +45,8 @@ inline int lane_index() { return static_cast<int>(threadIdx.x) % kWarp; }
 
 inline int thread_index_anew() { return static_cast<int>(threadIdx.x); }
 
+inline u32 anew(u32 value) { return value; }
+
 inline float float_of(u32 bits) { return __builtin_bit_cast(float, bits); }
 inline u32 bits_of(float value) { return __builtin_bit_cast(u32, value); }
 

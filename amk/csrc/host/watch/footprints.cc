@@ -117,6 +117,16 @@ void __tsan_atomic32_store(volatile unsigned* address, unsigned value, int) {
   __atomic_store_n(address, value, __ATOMIC_SEQ_CST);
 }
 
+unsigned long __tsan_atomic64_load(const volatile unsigned long* address, int) {
+  note(address, 8, kRead);
+  return __atomic_load_n(address, __ATOMIC_SEQ_CST);
+}
+
+void __tsan_atomic64_store(volatile unsigned long* address, unsigned long value, int) {
+  note(address, 8, kWrite);
+  __atomic_store_n(address, value, __ATOMIC_SEQ_CST);
+}
+
 unsigned __tsan_atomic32_fetch_add(volatile unsigned* address, unsigned value, int) {
   note(address, 4, kSignal);
   return __atomic_fetch_add(address, value, __ATOMIC_SEQ_CST);
