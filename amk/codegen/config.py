@@ -5,9 +5,10 @@ sums and scratch are what the capacity rule of the validator adds up; the work a
 
     ring | sums | scratch | work: max(attention, staged activations), at most what the target has left
 
-Attention takes a run of cached rows at once: a step of several rows as many as a stage of the ring holds, a step of one
-several stages, and both fewer where their scores would not fit the work area. The rendered source holds the compiler to
-the result: ``sizeof(Shared<Config>)`` is asserted to be within ``shared_bytes``, which is what a launch asks for.
+Attention takes a run of cached rows at once: a step of one row several stages of the ring, a step of several rows some
+strips of 16, and both fewer where what they keep of a run would not fit the work area. The rendered source holds the
+compiler to the result: ``sizeof(Shared<Config>)`` is asserted to be within ``shared_bytes``, which is what a launch
+asks for.
 """
 
 from __future__ import annotations
@@ -38,8 +39,15 @@ COPY_UNIT: Final = 16
 RUN_ROWS_MAX: Final = 256
 """Cached rows of a run, at most: what a longer one saves in meetings its scores cost in memory."""
 
+RUN_STRIPS_MAX: Final = 9
+"""Strips of a run, at most: the rows of two splits of a short past, and the step's own."""
+
 _FLOAT: Final = 4
 _VECTOR: Final = 4
+_FRAGMENT: Final = WARP * 16
+"""Bytes of a strip's weights for a set of queries, or of its values in a slice of columns: 16 a lane."""
+_SET_QUERIES: Final = 8
+_SLICE_COLUMNS: Final = 16
 
 
 class KernelConfig(Record):
@@ -59,6 +67,8 @@ class KernelConfig(Record):
         Cached rows of a piece of the stream.
     run_rows
         Cached rows that attention of a step of one row takes at once.
+    run_strips
+        Strips of 16 rows that attention of a step of several rows takes at once.
     tokens_max
         Most rows of a step.
     head_dim, head_stride
@@ -83,6 +93,7 @@ class KernelConfig(Record):
     shared_bytes: int
     past_rows: int
     run_rows: int
+    run_strips: int
     tokens_max: int
     head_dim: int
     head_stride: int
@@ -115,21 +126,21 @@ def kernel_config(schedule: Schedule) -> KernelConfig:
     room = (target.shared_memory_bytes - beside) // WORK_ALIGN * WORK_ALIGN
 
     queries = head.group * tokens
-    # The step's own rows, the running softmax, the norms of queries and keys, and the areas' alignment.
-    kept = _FLOAT * (2 * tokens * stride + 4 * queries + tokens) + 2 * COPY_UNIT
-    q, score = _FLOAT * queries * stride, _FLOAT * queries
+    # The step's own rows, their norms, and the areas' alignment.
+    kept = _FLOAT * (2 * tokens * stride + 2 * tokens) + 2 * COPY_UNIT
+    run, strip = _run_bytes(head, queries, stride)
     split, split_score = _split_bytes(head, stride, target.consumer_warps)
-    rows = min(target.stage_bytes // (stride * item), (room - kept - q) // score, (room - kept - split) // split_score)
-    rows = min(rows, RUN_ROWS_MAX)
+    rows = min(target.stage_bytes // (stride * item), (room - kept - split) // split_score, RUN_ROWS_MAX)
+    strips = min((room - kept - run) // strip, RUN_STRIPS_MAX)
     least = STAGED_BYTES * tokens * (TILE_COLUMNS + ROW_PAD)
-    if rows < 1 or max(kept + q + score * tokens, least) > room:
+    if rows < 1 or strips < 1 or least > room:
         raise NotGeneratableError(
             feature=f"attention of {queries} queries of {head.dim} in the {max(room, 0)} bytes of shared memory that "
             f"the ring of {target.name} leaves",
             fix="use fewer tokens_per_pass, or a target with more shared memory or a smaller ring",
         )
     run_rows = min((room - kept - split) // split_score, RUN_ROWS_MAX) // rows * rows
-    attention = kept + max(q + score * max(rows, tokens), split + split_score * run_rows)
+    attention = kept + max(run + strip * strips, split + split_score * run_rows)
     staged = STAGED_BYTES * tokens * (target.k_chunk + ROW_PAD)
     work = _up(min(max(attention, staged), room), WORK_ALIGN)
     return KernelConfig(
@@ -142,6 +153,7 @@ def kernel_config(schedule: Schedule) -> KernelConfig:
         shared_bytes=beside + work,
         past_rows=rows,
         run_rows=run_rows,
+        run_strips=strips,
         tokens_max=tokens,
         head_dim=head.dim,
         head_stride=stride,
@@ -151,6 +163,16 @@ def kernel_config(schedule: Schedule) -> KernelConfig:
         softcap=head.capped,
         gemvs=gemv_shapes(schedule),
     )
+
+
+def _run_bytes(head: HeadShape, queries: int, stride: int) -> tuple[int, int]:
+    """Of ``AttentionRun`` (csrc/ops/attention_rows.cuh): its size without strips, and what a strip adds."""
+    sets = -(-queries // _SET_QUERIES)
+    values = _FRAGMENT * -(-head.dim // _SLICE_COLUMNS)
+    weights = sets * (_FRAGMENT + 2 * _FLOAT * _SET_QUERIES)
+    q = _FLOAT * queries * stride
+    # The lo of values: of every strip, or of the step's own rows alone.
+    return (q, weights + 2 * values) if head.kv_dtype == "f32" else (q + values, weights + values)
 
 
 def _split_bytes(head: HeadShape, stride: int, warps: int) -> tuple[int, int]:

@@ -19,6 +19,7 @@ CONFIG = KernelConfig(
     shared_bytes=1024,
     past_rows=1,
     run_rows=1,
+    run_strips=1,
     tokens_max=1,
     head_dim=8,
     head_stride=8,

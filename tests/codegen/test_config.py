@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from amk.codegen.config import RUN_ROWS_MAX, WORK_ALIGN, KernelConfig, kernel_config
+from amk.codegen.config import RUN_ROWS_MAX, RUN_STRIPS_MAX, WORK_ALIGN, KernelConfig, kernel_config
 from amk.codegen.errors import NotGeneratableError
 from amk.ir.schedule import Schedule
 from amk.target import TARGETS, resolve_target
@@ -32,12 +32,17 @@ def schedule(request: pytest.FixtureRequest) -> Schedule:
     return scheduled(shape, arch, bf16_kv=bf16, tokens=tokens)
 
 
+def strip_bytes(config: KernelConfig) -> int:
+    """Of a strip: weights, greatest scores and sums of all sets of queries, and values, with their lo where it is."""
+    sets, slices = -(-config.group * config.tokens_max // 8), -(-config.head_dim // 16)
+    return sets * (512 + 8 * 8) + slices * 512 * (2 if config.kv_bytes == 4 else 1)
+
+
 def attention_bytes(config: KernelConfig) -> int:
-    """Of a step of several rows: q and scores of a piece, and what stands beside them; aligned."""
-    queries = config.group * config.tokens_max
-    run = queries * (config.head_stride + max(config.past_rows, config.tokens_max))
-    kept = 2 * config.tokens_max * config.head_stride + 4 * queries + config.tokens_max
-    return 4 * (kept + run) + 32
+    """Of a step of several rows: q and a run of strips, and what stands beside them; aligned."""
+    own_low = 0 if config.kv_bytes == 4 else 512 * -(-config.head_dim // 16)
+    rows = (config.group + 2) * config.tokens_max * config.head_stride
+    return 4 * (rows + 2 * config.tokens_max) + own_low + config.run_strips * strip_bytes(config) + 32
 
 
 @every_kernel
@@ -51,10 +56,11 @@ def test_shared_memory_fits_and_is_used(schedule: Schedule) -> None:
     assert 1 <= config.past_rows <= stage_rows
     assert config.run_rows % config.past_rows == 0
     assert config.past_rows <= config.run_rows <= RUN_ROWS_MAX
-    # Fewer rows than a stage holds are taken only where one more, with its scores, would not fit.
-    if config.past_rows < stage_rows:
-        scores = 16 * config.group * config.tokens_max
-        assert target.shared_memory_bytes - config.shared_bytes < scores + WORK_ALIGN
+    assert 1 <= config.run_strips <= RUN_STRIPS_MAX
+    # Fewer strips are taken only where one more would not fit.
+    if config.run_strips < RUN_STRIPS_MAX:
+        room = config.work_bytes + target.shared_memory_bytes - config.shared_bytes
+        assert attention_bytes(config) + strip_bytes(config) > room - WORK_ALIGN
 
 
 @every_kernel
@@ -73,6 +79,7 @@ def test_the_constants_of_a_real_shape(bf16: bool) -> None:
     assert config.kv_bytes == (2 if bf16 else 4)
     assert config.past_rows == config.stage_bytes // (64 * config.kv_bytes)
     assert config.run_rows == RUN_ROWS_MAX
+    assert config.run_strips == RUN_STRIPS_MAX
     assert config.threads == 32 * (config.consumer_warps + 1)
 
 

@@ -56,6 +56,7 @@ struct Config {
   static constexpr int kWorkBytes = 65664;
   static constexpr int kPastRows = 128;
   static constexpr int kRunRows = 256;
+  static constexpr int kRunStrips = 9;
   static constexpr int kTokensMax = 8;
   static constexpr int kHeadDim = 64;
   static constexpr int kHeadStride = 64;

@@ -30,7 +30,7 @@ __device__ __forceinline__ bool attend(Block<Config>& block, const AttentionTask
   const PastPieces<Config> cut(task, block.pos);
   if (task.split != 0 && cut.low >= cut.high) return empty_split(block, task);
   if (block.tokens == 1) return AttentionRowOp<Config>(block, task, cut).run();
-  if constexpr (Config::kTokensMax > 1) return AttentionStepOp<Config>(block, task).run();
+  if constexpr (Config::kTokensMax > 1) return AttentionStepOp<Config>(block, task, cut).run();
   return false;
 }
 

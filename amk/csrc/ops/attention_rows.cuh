@@ -46,6 +46,26 @@ struct AttentionSplit {
   float own[kSlots];  // score of the step's own row
 };
 
+// What the warps of a step of several rows share: a run of rows, cut into strips, and what a strip weighs for a set of
+// queries. All but the queries lies in the order in which the lanes of a warp put it into the tensor core.
+template <class Config>
+struct AttentionRun {
+  static constexpr u32 kStrips = Config::kRunStrips;
+  static constexpr u32 kQueries = Config::kGroup * Config::kTokensMax;
+  static constexpr u32 kSetQueries = 8;
+  static constexpr u32 kSets = divide_up(kQueries, kSetQueries);
+  static constexpr u32 kSliceColumns = 16;
+  static constexpr u32 kSlices = divide_up(Config::kHeadDim, kSliceColumns);
+  static constexpr u32 kAllSlices = kSets * kSlices;
+  // Strips whose values have a lo: all, or the step's own rows, which are not rounded to the cache's type.
+  static constexpr u32 kFineStrips = Config::kKvBytes == 4 ? kStrips : 1;
+
+  alignas(16) float q[kQueries][Config::kHeadStride];
+  uint4 weight[kStrips][kSets][kWarp];
+  float2 seen[kStrips][kSets * kSetQueries];  // the greatest score of a query, and the sum of its weights
+  uint4 value[kStrips + kFineStrips][kSlices][kWarp];
+};
+
 template <class Config>
 struct AttentionRows {
   static constexpr int kWarps = Config::kConsumerWarps;
@@ -53,30 +73,18 @@ struct AttentionRows {
   static constexpr int kDim = Config::kHeadDim;
   static constexpr int kStride = Config::kHeadStride;  // elements of a cached row, padded to 16 bytes
   static constexpr u32 kNorm = Config::kHeadNorm;
-  static constexpr int kQueries = Config::kGroup * Config::kTokensMax;
-  static constexpr int kRows = static_cast<int>(PastPieces<Config>::kRows) > Config::kTokensMax
-                                   ? static_cast<int>(PastPieces<Config>::kRows)
-                                   : Config::kTokensMax;
 
   using Element = typename Chosen<Config::kKvBytes == 4, float, u16>::Type;  // of the cache
-
-  struct alignas(16) Run {
-    float q[kQueries][kStride];
-    float score[kQueries][kRows];
-  };
 
   // In the work area; steps of several rows, and of one, which has its queries where those have the first of theirs.
   struct Work {
     union {
-      Run run;
+      AttentionRun<Config> run;
       AttentionSplit<Config> split;
     };
     alignas(16) float fresh_k[Config::kTokensMax][kStride];
     alignas(16) float fresh_v[Config::kTokensMax][kStride];
-    float top[kQueries];     // maximum score so far
-    float total[kQueries];   // sum of exponentials under it
-    float shrink[kQueries];  // what the last maximum weighs under the new one
-    float q_norm[kQueries];
+    float q_norm[Config::kTokensMax];
     float k_norm[Config::kTokensMax];
   };
   static_assert(sizeof(Work) <= Config::kWorkBytes, "attention does not fit the work area");
@@ -102,10 +110,15 @@ struct AttentionRows {
     return block.meet();
   }
 
-  __device__ __forceinline__ static float plain(float value) { return value; }
-  __device__ __forceinline__ static float plain(u16 value) { return from_bf16(value); }
-  __device__ __forceinline__ static float cached(const char* rows, u32 at) {
-    return plain(reinterpret_cast<const Element*>(rows)[at]);
+  // Four neighbours of a head; zeros behind its last, where anything may lie.
+  template <class T>
+  __device__ __forceinline__ static float4 four(const T* row, int column) {
+    if (column >= kDim) return {0.0f, 0.0f, 0.0f, 0.0f};
+    float4 found = load_four(row + column);
+    if (column + 1 >= kDim) found.y = 0.0f;
+    if (column + 2 >= kDim) found.z = 0.0f;
+    if (column + 3 >= kDim) found.w = 0.0f;
+    return found;
   }
 
   // A score as it enters the softmax: capped, and hidden from a row of the step that does not see the position.
@@ -118,6 +131,9 @@ struct AttentionRows {
   __device__ __forceinline__ float capped(float dot) const {
     return Config::kSoftcap ? task.softcap * tanhf(dot / task.softcap) : dot;
   }
+
+  // What has seen nothing yet weighs nothing, which minus infinity less itself would not say.
+  __device__ __forceinline__ static float finite(float top) { return top == minus_infinity() ? 0.0f : top; }
 
  private:
   static constexpr int kEach = (kDim + kWarp - 1) / kWarp;  // elements of a head that a lane turns
@@ -163,10 +179,6 @@ struct AttentionRows {
           keep(key ? task.k_cache : task.v_cache, fresh, row, column(i), made[i]);
         }
       }
-    }
-    for (u32 query = block.thread; query < queries; query += kThreads) {
-      work.top[query] = minus_infinity();
-      work.total[query] = 0.0f;
     }
   }
 

@@ -34,7 +34,7 @@ struct GemvOp {
   const GemvPieces<Config> cut;
   Input input;
   const u32 outputs;  // of a tile
-  typename Input::Fragment held[kHeld ? kPieces * kShare : 1];
+  Fragment held[kHeld ? kPieces * kShare : 1];
   float best = minus_infinity();
   int best_row = -1;
 
@@ -117,7 +117,7 @@ struct GemvOp {
 #pragma unroll
     for (u32 i = 0; i < kPieces * kShare; ++i) {
       const u32 within = block.warp + i % kShare * kWarps, at = i / kShare * cut.piece_blocks + within;
-      held[i] = within < cut.piece_blocks && at < cut.blocks ? input.fragment(at) : typename Input::Fragment{};
+      held[i] = within < cut.piece_blocks && at < cut.blocks ? input.fragment(at) : Fragment{};
     }
   }
 
@@ -145,8 +145,8 @@ struct GemvOp {
 
   // A piece: `count` blocks, `begin` blocks into the chunk, of one tile and of `more` that follow it. The sums of the
   // last are not put down: other pieces may add to them.
-  __device__ __forceinline__ void piece_of(u32 tile, u32 chunk, u32 more, u32 begin, u32 count,
-                                           const typename Input::Fragment* x, float (&sum)[2][4]) {
+  __device__ __forceinline__ void piece_of(u32 tile, u32 chunk, u32 more, u32 begin, u32 count, const Fragment* x,
+                                           float (&sum)[2][4]) {
     const char* piece = block.take() + block.lane * 16;
     share(piece, begin, count, x, sum);
     for (u32 other = 1; other <= more; ++other) {
@@ -159,7 +159,7 @@ struct GemvOp {
   }
 
   // Two sums, so that one product need not wait for another.
-  __device__ __forceinline__ void share(const char* piece, u32 begin, u32 count, const typename Input::Fragment* held,
+  __device__ __forceinline__ void share(const char* piece, u32 begin, u32 count, const Fragment* held,
                                         float (&sum)[2][4]) const {
 #pragma unroll
     for (u32 i = 0; i < kShare; ++i) {

@@ -2,7 +2,7 @@
 // multiplies itself.
 #pragma once
 
-#include "prim/number.cuh"
+#include "ops/pairs.cuh"
 #include "vm/block.cuh"
 #include "vm/stream.cuh"
 
@@ -41,15 +41,8 @@ struct GemvInput {
         stride(cut.chunk_blocks * kTileColumns + kRowPad),
         staged(reinterpret_cast<u32*>(block.shared.work)) {}
 
-  // A block's columns of x as the tensor core takes them, for two products: row lane / 4, eight columns from
-  // lane % 4 * 8 on.
-  struct Fragment {
-    uint4 first;
-    uint4 second;
-  };
-
-  // Of the block that is `at` blocks into the chunk. Behind the last row, some row again: what is made of it goes
-  // unread.
+  // Of the block that is `at` blocks into the chunk: row lane / 4, eight columns from lane % 4 * 8 on. Behind the last
+  // row, some row again: what is made of it goes unread.
   __device__ __forceinline__ Fragment fragment(u32 at) const {
     const u32 row = kRows == 1 ? 0 : least(block.lane / 4, rows - 1);
     const u32 place = row * stride + at * kTileColumns + block.lane % 4 * 8;
@@ -206,10 +199,7 @@ struct GemvInput {
   }
 
   __device__ __forceinline__ void put(u32 place, float4 x) const {
-    const u32 high = to_bf16x2(x.x, x.y), higher = to_bf16x2(x.z, x.w);
-    const u32 low = to_bf16x2(x.x - from_bf16(high & 0xffffu), x.y - from_bf16(high >> 16));
-    const u32 lower = to_bf16x2(x.z - from_bf16(higher & 0xffffu), x.w - from_bf16(higher >> 16));
-    *reinterpret_cast<uint4*>(staged + place) = uint4{high, low, higher, lower};
+    *reinterpret_cast<uint4*>(staged + place) = pairs_of(x);
   }
 
   // Partial attention results of four columns of one head (or of the first alone, where they are not aligned), merged

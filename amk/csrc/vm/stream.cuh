@@ -59,18 +59,21 @@ struct GemvPieces {
   __device__ constexpr u32 in_chunk(u32 chunk) const { return least(chunk_blocks, blocks - chunk); }
 };
 
-// An attention split's past: runs of rows; of a run, the pieces of k, then those of v. A step of several rows has one
-// piece a run.
+// An attention split's past: runs of rows; of a run, the pieces of k, then those of v. A step of several rows takes
+// fewer rows at once: its runs have one piece of each.
 template <class Config>
 struct PastPieces {
   static constexpr u32 kRowBytes = Config::kHeadStride * Config::kKvBytes;
   static constexpr u32 kRows = Config::kPastRows;  // of a piece
+  static constexpr u32 kStripRows = 16;            // that the tensor core multiplies values by at once
   static constexpr u32 kRowsPerSplit = 64;         // amk/ir/attention.py
 
   u32 low;
   u32 high;
 
-  __device__ __forceinline__ static u32 run_rows(u32 tokens) { return tokens == 1 ? Config::kRunRows : kRows; }
+  __device__ __forceinline__ static u32 run_rows(u32 tokens) {
+    return tokens == 1 ? Config::kRunRows : least(Config::kRunStrips * kStripRows, kRows);
+  }
 
   // Splits that a past of so many rows is cut into.
   __device__ __forceinline__ static u32 active(u32 seen, u32 splits) {
