@@ -143,8 +143,8 @@ def test_no_address_is_wrong(twin: str, compiled: Compile) -> None:
 ADDRESSES = {
     "a tile one row too far": (
         GEMV,
-        "if (output >= total || weight_row >= task.row_end) continue;",
-        "if (output >= total || weight_row > task.row_end) continue;",
+        "if (output >= total || weight_row >= task.row_end || row >= rows) continue;",
+        "if (output >= total || weight_row > task.row_end || row >= rows) continue;",
     ),
     "a row of shared memory behind the last": (
         INPUT,
@@ -204,11 +204,17 @@ def test_the_machine_keeps_its_obligations_in_any_order(seed: int, compiled: Com
 
 STRAYS = {
     "a tile one row too far": Fault(
-        edits=((GEMV, "weight_row >= task.row_end) continue;", "weight_row > task.row_end) continue;"),),
+        edits=(
+            (
+                GEMV,
+                "weight_row >= task.row_end || row >= rows) continue;",
+                "weight_row > task.row_end || row >= rows) continue;",
+            ),
+        ),
         says="touches what lies behind|writes undeclared",
     ),
     "an undeclared read": Fault(
-        edits=((INPUT, "at < width && column < kColumns;", "at < width && column <= kColumns;"),),
+        edits=((INPUT, "at >= width || column >= kColumns", "at >= width || column > kColumns"),),
         says="reads undeclared: .*hidden",
     ),
     "a declared write that is not made": Fault(

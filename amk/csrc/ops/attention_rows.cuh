@@ -17,12 +17,6 @@ struct Chosen<false, First, Second> {
   using Type = Second;
 };
 
-__device__ constexpr int power_above(int value) {
-  int power = 1;
-  while (power < value) power *= 2;
-  return power;
-}
-
 // What the warps of a step of one row share: sets of queries, each of so many that its state fits a thread's registers.
 template <class Config>
 struct AttentionSplit {

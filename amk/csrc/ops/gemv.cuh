@@ -11,40 +11,36 @@
 
 namespace amk {
 
-// `kRows` rows of x, known beforehand, or the step's if it is 0.
+// `kRows` rows of x at most: one, or as many as a step may have. The task is cut for so many.
 template <class Config, class Shape, u32 kRows>
 struct GemvOp {
   static constexpr u32 kWarps = Config::kConsumerWarps;
   static constexpr u32 kThreads = kWarps * kWarp;
   static constexpr u32 kPitch = Shared<Config>::kSumPitch;
-  // Blocks of a piece that fall to one warp, at most.
-  static constexpr u32 kShare =
-      divide_up(least(GemvPieces<Config>::kPieceBlocks, divide_up(Shape::kColumns, kTileColumns)), kWarps);
+  static constexpr u32 kOutputs = kRows * kTileRows;  // of a tile, those of rows that are not there among them
+  using Input = GemvInput<Config, Shape, kRows>;
+  static constexpr u32 kShare = Input::kShare;
 
   // Of a row that is staged whole and cut into few blocks, a warp holds its own in registers.
-  static constexpr u32 kPieces = divide_up(divide_up(Shape::kColumns, kTileColumns), GemvPieces<Config>::kPieceBlocks);
+  static constexpr u32 kPieces = Input::kMine / kShare;
   static constexpr bool kHeld =
-      kRows == 1 && kPieces * kShare <= 4 &&
-      divide_up(Shape::kColumns, kTileColumns) * kTileColumns <= GemvPieces<Config>::columns_staged(1);
-  using Input = GemvInput<Config, Shape, kRows>;
+      kRows == 1 && Input::kMine <= 4 && Input::kBlocks * kTileColumns <= GemvPieces<Config>::columns_staged(1);
 
   Block<Config>& block;
   const GemvTask& task;
   const u32 rows;  // of x in this step
   const GemvPieces<Config> cut;
   Input input;
-  const u32 outputs;  // of a tile
-  Fragment held[kHeld ? kPieces * kShare : 1];
+  Fragment held[kHeld ? Input::kMine : 1];
   float best = minus_infinity();
   int best_row = -1;
 
   __device__ __forceinline__ GemvOp(Block<Config>& block, const GemvTask& task)
       : block(block),
         task(task),
-        rows(kRows == 0 ? block.tokens : kRows),
-        cut(task.row_end - task.row_begin, Shape::kColumns, rows),
-        input(block, task, rows, cut),
-        outputs(rows * kTileRows) {}
+        rows(kRows == 1 ? 1 : block.tokens),
+        cut(task.row_end - task.row_begin, Shape::kColumns, kRows),
+        input(block, task, rows, cut) {}
 
   // False when the launch is over.
   __device__ __forceinline__ bool run() {
@@ -55,7 +51,7 @@ struct GemvOp {
     if (kHeld) hold();
 #pragma unroll 1
     for (u32 group = 0; group < cut.tiles; group += cut.group_tiles) {
-      const u32 tiles = cut.in_group(group), total = tiles * outputs;
+      const u32 tiles = cut.in_group(group), total = tiles * kOutputs;
       const Beside beside = block.thread < total ? read_beside(group, block.thread) : Beside{};
 #pragma unroll 1
       for (u32 chunk = 0; chunk < cut.blocks; chunk += cut.chunk_blocks) {
@@ -69,7 +65,7 @@ struct GemvOp {
     }
     if (Shape::kEpilogue == kEpilogueArgmax) return argmax();
     // What warp 0 alone has stored, thread 0 publishes without a meeting.
-    return cut.tiles * outputs <= kWarp || block.meet();
+    return cut.tiles * kOutputs <= kWarp || block.meet();
   }
 
  private:
@@ -95,16 +91,16 @@ struct GemvOp {
   }
 
   // Outputs of a group are numbered by tile, row of x, row of the tile.
-  __device__ __forceinline__ u32 row_of(u32 output) const { return kRows == 1 ? 0 : output % outputs / kTileRows; }
+  __device__ __forceinline__ u32 row_of(u32 output) const { return output % kOutputs / kTileRows; }
   __device__ __forceinline__ u32 weight_row_of(u32 first_tile, u32 output) const {
-    const u32 tile = first_tile + output / outputs;
+    const u32 tile = first_tile + output / kOutputs;
     return task.row_begin + tile * kTileRows + output % kTileRows;
   }
 
   __device__ __forceinline__ Beside read_beside(u32 first_tile, u32 output) const {
     Beside found;
     const u32 weight_row = weight_row_of(first_tile, output);
-    if (weight_row >= task.row_end) return found;
+    if (weight_row >= task.row_end || row_of(output) >= rows) return found;
     if (Shape::kEpilogue == kEpilogueAddResidual) {
       found.residual = reinterpret_cast<const float*>(task.residual)[row_of(output) * task.out_stride + weight_row];
     }
@@ -115,7 +111,7 @@ struct GemvOp {
   // This warp's blocks of a row of tiles: kShare of each piece, not all of which are there.
   __device__ __forceinline__ void hold() {
 #pragma unroll
-    for (u32 i = 0; i < kPieces * kShare; ++i) {
+    for (u32 i = 0; i < Input::kMine; ++i) {
       const u32 within = block.warp + i % kShare * kWarps, at = i / kShare * cut.piece_blocks + within;
       held[i] = within < cut.piece_blocks && at < cut.blocks ? input.fragment(at) : Fragment{};
     }
@@ -176,7 +172,7 @@ struct GemvOp {
   __device__ __forceinline__ void put_down(u32 tile, u32 chunk, const float (&sum)[2][4]) const {
     const u32 group = block.lane / 4, quad = block.lane % 4;
     if (group >= rows) return;
-    float* to = block.shared.sums + (tile * outputs + group * kTileRows + quad * 2) * kPitch + block.warp;
+    float* to = block.shared.sums + (tile * kOutputs + group * kTileRows + quad * 2) * kPitch + block.warp;
     float even = (sum[0][0] + sum[0][2]) + (sum[1][0] + sum[1][2]);
     float odd = (sum[0][1] + sum[0][3]) + (sum[1][1] + sum[1][3]);
     if (!cut.whole() && chunk != 0) {
@@ -199,7 +195,7 @@ struct GemvOp {
       }
       const float next = Shape::kEpilogue == kEpilogueGatedMul ? shuffle_xor(value, 1) : 0.0f;
       const u32 row = row_of(output), weight_row = weight_row_of(first_tile, output);
-      if (output >= total || weight_row >= task.row_end) continue;
+      if (output >= total || weight_row >= task.row_end || row >= rows) continue;
       float* out = reinterpret_cast<float*>(task.out);
       switch (Shape::kEpilogue) {
         case kEpilogueStore:
@@ -258,7 +254,9 @@ struct RunGemv {
   template <class Shape>
   __device__ __forceinline__ bool operator()(Shape) const {
     if (Shape::kLastRowOnly || block.tokens == 1) return GemvOp<Config, Shape, 1>(block, task).run();
-    if constexpr (Config::kTokensMax > 1 && !Shape::kLastRowOnly) return GemvOp<Config, Shape, 0>(block, task).run();
+    if constexpr (Config::kTokensMax > 1 && !Shape::kLastRowOnly) {
+      return GemvOp<Config, Shape, Config::kTokensMax>(block, task).run();
+    }
     return false;
   }
 };

@@ -15,12 +15,22 @@ struct GemvInput {
   static constexpr u32 kColumns = Shape::kColumns;
   static constexpr u32 kHeadDim = Config::kHeadDim;
   static constexpr bool kGain = Shape::kPrologue == kPrologueNorm || Shape::kPrologue == kPrologueLayerNorm;
-  // Columns that a lane reads in one access; accesses that it makes before it uses the first, of x and of splits.
+  static constexpr bool kMerges = Shape::kPrologue == kPrologueMergeSplits;
+  // Columns that a lane reads in one access; accesses that it makes before it uses the first, of x and of splits. Where
+  // there are several rows, these are of several rows.
   static constexpr u32 kEach = 4;
   static constexpr u32 kLoads = Shape::kAligned ? 4 : 1;
-  static constexpr u32 kSplits = kLoads;
-  // Blocks of a warp that one access of all its lanes covers.
-  static constexpr u32 kAtOnce = kWarp * kEach / kTileColumns;
+  static constexpr u32 kSplits = kRows == 1 ? kLoads : 1;
+
+  // This warp's blocks, at most: kShare of each piece.
+  static constexpr u32 kBlocks = divide_up(kColumns, kTileColumns);
+  static constexpr u32 kShare = divide_up(least(GemvPieces<Config>::kPieceBlocks, kBlocks), kWarps);
+  static constexpr u32 kMine = kShare * divide_up(kBlocks, GemvPieces<Config>::kPieceBlocks);
+  // Lanes that read a row, and blocks of it that they cover in one access. Of several rows, a warp that has few blocks
+  // reads more than one at once.
+  static constexpr u32 kRowLanes = least(kRows == 1 ? kWarp : power_above(kMine) * kTileColumns / kEach, kWarp);
+  static constexpr u32 kAtOnce = kRowLanes * kEach / kTileColumns;
+  static constexpr u32 kRowsAtOnce = kWarp / kRowLanes;
 
   Block<Config>& block;
   const GemvTask& task;
@@ -52,29 +62,24 @@ struct GemvInput {
 
   // This warp's columns of a chunk; zeros behind the last one. Sums of squares for the norm are taken the first time.
   __device__ __forceinline__ void stage(u32 chunk, bool first_time) {
-    constexpr bool kMerges = Shape::kPrologue == kPrologueMergeSplits;
     // All of these are asked for before the first is used.
-    constexpr u32 kMost = divide_up(divide_up(divide_up(kColumns, kTileColumns), kWarps), kAtOnce);
-    constexpr u32 kRowLoads = kRows == 1 || kMerges ? 1 : kLoads;
-    constexpr u32 kColumnLoads = kRows == 1 && !kMerges ? least(kLoads, kMost) : 1;
+    constexpr u32 kRowLoads = least(divide_up(kRows, kRowsAtOnce), kMerges ? 4 : kRows);
+    constexpr u32 kColumnLoads = kRows == 1 && !kMerges ? least(kLoads, divide_up(kMine, kAtOnce)) : 1;
     const u32 width = cut.in_chunk(chunk), pieces = divide_up(width, cut.piece_blocks);
-    const u32 ahead = block.lane / (kTileColumns / kEach), within = block.lane % (kTileColumns / kEach) * kEach;
+    const u32 row = block.lane / kRowLanes, within = block.lane % (kTileColumns / kEach) * kEach;
+    const u32 ahead = block.lane % kRowLanes / (kTileColumns / kEach);
 #pragma unroll 1
-    for (u32 base = 0; base < rows; base += kRowLoads) {
+    for (u32 base = row; base - row < rows; base += kRowLoads * kRowsAtOnce) {
       float sum[kRowLoads] = {};
 #pragma unroll 1
       for (u32 done = 0; done < pieces * kShare; done += kColumnLoads * kAtOnce) {
-        float4 value[kRowLoads][kColumnLoads], gain[kColumnLoads];
+        float4 value[kColumnLoads][kRowLoads] = {}, gain[kColumnLoads] = {};
 #pragma unroll
         for (u32 j = 0; j < kColumnLoads; ++j) {
           const u32 at = block_of(done + j * kAtOnce + ahead, width), column = (chunk + at) * kTileColumns + within;
-          const bool there = at < width && column < kColumns;
-#pragma unroll
-          for (u32 i = 0; i < kRowLoads; ++i) {
-            value[i][j] = there && base + i < rows ? raw(first + base + i, column) : float4{0.0f, 0.0f, 0.0f, 0.0f};
-          }
-          gain[j] =
-              kGain && there ? four(reinterpret_cast<const float*>(task.gain), column) : float4{0.0f, 0.0f, 0.0f, 0.0f};
+          if (at >= width || column >= kColumns) continue;
+          read(base, column, value[j]);
+          if (kGain) gain[j] = four(reinterpret_cast<const float*>(task.gain), column);
         }
 #pragma unroll
         for (u32 j = 0; j < kColumnLoads; ++j) {
@@ -82,10 +87,11 @@ struct GemvInput {
           if (at >= width) continue;
 #pragma unroll
           for (u32 i = 0; i < kRowLoads; ++i) {
-            if (base + i >= rows) continue;
-            const float4 x = value[i][j];
+            if (base + i * kRowsAtOnce >= rows) continue;
+            const float4 x = value[j][i];
             if (Shape::kPrologue == kPrologueNorm) sum[i] += x.x * x.x + x.y * x.y + (x.z * x.z + x.w * x.w);
-            put((base + i) * stride + at * kTileColumns + within, normed(base + i, column, x, gain[j]));
+            put((base + i * kRowsAtOnce) * stride + at * kTileColumns + within,
+                normed(base + i * kRowsAtOnce, column, x, gain[j]));
           }
         }
       }
@@ -94,9 +100,7 @@ struct GemvInput {
           squares += sum[0];
         } else {
 #pragma unroll
-          for (u32 i = 0; i < kRowLoads; ++i) {
-            if (base + i < rows) add_squares(base + i, sum[i], chunk != 0);
-          }
+          for (u32 i = 0; i < kRowLoads; ++i) add_squares(base + i * kRowsAtOnce, sum[i], chunk != 0);
         }
       }
     }
@@ -140,19 +144,18 @@ struct GemvInput {
   }
 
  private:
-  static constexpr u32 kShare =
-      divide_up(least(GemvPieces<Config>::kPieceBlocks, divide_up(kColumns, kTileColumns)), kWarps);
-
   // This warp's blocks, in the order in which it multiplies them: kShare of each piece, not all of which are there.
   __device__ __forceinline__ u32 block_of(u32 number, u32 width) const {
     const u32 within = block.warp + number % kShare * kWarps;
     return within < cut.piece_blocks ? number / kShare * cut.piece_blocks + within : width;
   }
 
+  // The squares of a row, which the lanes that have read it add up.
   __device__ __forceinline__ void add_squares(u32 row, float sum, bool more) const {
-    const float all = warp_sum(sum);
+    for (int mask = kRowLanes / 2; mask > 0; mask /= 2) sum += shuffle_xor(sum, mask);
+    if (row >= rows || block.lane % kRowLanes != 0) return;
     float& to = block.shared.squares[row][block.warp];
-    if (block.lane == 0) to = more ? to + all : all;
+    to = more ? to + sum : sum;
   }
 
   // Four columns; those behind the last are zero.
@@ -168,20 +171,26 @@ struct GemvInput {
     return column < kColumns ? row[column] : 0.0f;
   }
 
-  // Four columns of x before any norm.
-  __device__ __forceinline__ float4 raw(u32 row, u32 column) const {
-    if constexpr (Shape::kPrologue != kPrologueMergeSplits) {
-      return four(reinterpret_cast<const float*>(task.x) + row * task.x_stride, column);
+  // Four columns of x before any norm: of a row, and of those that lie kRowsAtOnce, and twice that, behind it.
+  template <u32 kCount>
+  __device__ __forceinline__ void read(u32 row, u32 column, float4 (&x)[kCount]) const {
+    if constexpr (!kMerges) {
+#pragma unroll
+      for (u32 i = 0; i < kCount; ++i) {
+        const u32 at = row + i * kRowsAtOnce;
+        if (at < rows) x[i] = four(reinterpret_cast<const float*>(task.x) + (first + at) * task.x_stride, column);
+      }
     } else if constexpr (Shape::kAligned) {
-      return merged(row, column);
+      merge(row, column, x);
     } else {
-      return {merged_at(row, column), merged_at(row, column + 1), merged_at(row, column + 2),
-              merged_at(row, column + 3)};
+      float4 one[kEach][kCount] = {};
+#pragma unroll
+      for (u32 i = 0; i < kEach; ++i) {
+        if (column + i < kColumns) merge(row, column + i, one[i]);
+      }
+#pragma unroll
+      for (u32 i = 0; i < kCount; ++i) x[i] = {one[0][i].x, one[1][i].x, one[2][i].x, one[3][i].x};
     }
-  }
-
-  __device__ __forceinline__ float merged_at(u32 row, u32 column) const {
-    return column < kColumns ? merged(row, column).x : 0.0f;
   }
 
   __device__ __forceinline__ float4 normed(u32 row, u32 column, float4 x, float4 gain) const {
@@ -204,42 +213,55 @@ struct GemvInput {
 
   // Partial attention results of four columns of one head (or of the first alone, where they are not aligned), merged
   // in split order. A window lets fewer splits be active than the position has it; those have written that they are
-  // empty.
-  __device__ __forceinline__ float4 merged(u32 row, u32 column) const {
+  // empty. Behind the last row, that again.
+  template <u32 kCount>
+  __device__ __forceinline__ void merge(u32 row, u32 column, float4 (&value)[kCount]) const {
     const u32 active = PastPieces<Config>::active(block.pos, task.splits);
     const u32 head = column / kHeadDim, stat_stride = Config::kTokensMax * task.heads * 2;
-    const float* part = reinterpret_cast<const float*>(task.x) + row * task.x_stride + column;
-    const float* stat = reinterpret_cast<const float*>(task.stats) + (row * task.heads + head) * 2;
-    float4 value = {0.0f, 0.0f, 0.0f, 0.0f};
-    float top = minus_infinity(), total = 0.0f;
+    float top[kCount], total[kCount] = {};
+#pragma unroll
+    for (u32 i = 0; i < kCount; ++i) top[i] = minus_infinity();
 #pragma unroll 1
     for (u32 base = 0; base < active; base += kSplits) {
-      float4 parts[kSplits];
-      float2 stats[kSplits];
+      float4 parts[kSplits][kCount];
+      float2 stats[kSplits][kCount];
 #pragma unroll
-      for (u32 i = 0; i < kSplits; ++i) {
-        const u32 split = least(base + i, active - 1);
-        stats[i] = *reinterpret_cast<const float2*>(stat + split * stat_stride);
-        if constexpr (Shape::kAligned) {
-          parts[i] = load_four(part + split * task.split_stride);
-        } else {
-          parts[i] = {part[split * task.split_stride], 0.0f, 0.0f, 0.0f};
+      for (u32 j = 0; j < kSplits; ++j) {
+        const u32 split = least(base + j, active - 1);
+#pragma unroll
+        for (u32 i = 0; i < kCount; ++i) {
+          const u32 at = least(row + i * kRowsAtOnce, rows - 1);
+          const float* part = reinterpret_cast<const float*>(task.x) + at * task.x_stride + column;
+          const float* stat = reinterpret_cast<const float*>(task.stats) + (at * task.heads + head) * 2;
+          stats[j][i] = *reinterpret_cast<const float2*>(stat + split * stat_stride);
+          if constexpr (Shape::kAligned) {
+            parts[j][i] = load_four(part + split * task.split_stride);
+          } else {
+            parts[j][i] = {part[split * task.split_stride], 0.0f, 0.0f, 0.0f};
+          }
         }
       }
 #pragma unroll
-      for (u32 i = 0; i < kSplits; ++i) {
-        if (base + i >= active) continue;
-        // The first split holds the step's own row, so its maximum is finite.
-        const float most = fmaxf(top, stats[i].x);
-        const float before = exp2_of((top - most) * kLog2E), here = exp2_of((stats[i].x - most) * kLog2E);
-        value = {value.x * before + parts[i].x * here, value.y * before + parts[i].y * here,
-                 value.z * before + parts[i].z * here, value.w * before + parts[i].w * here};
-        total = total * before + stats[i].y * here;
-        top = most;
+      for (u32 j = 0; j < kSplits; ++j) {
+        if (base + j >= active) continue;
+#pragma unroll
+        for (u32 i = 0; i < kCount; ++i) {
+          // The first split holds the step's own row, so its maximum is finite.
+          const float most = fmaxf(top[i], stats[j][i].x);
+          const float before = exp2_of((top[i] - most) * kLog2E), here = exp2_of((stats[j][i].x - most) * kLog2E);
+          const float4 old = value[i], more = parts[j][i];
+          value[i] = {old.x * before + more.x * here, old.y * before + more.y * here, old.z * before + more.z * here,
+                      old.w * before + more.w * here};
+          total[i] = total[i] * before + stats[j][i].y * here;
+          top[i] = most;
+        }
       }
     }
-    const float share = quotient(1.0f, total);
-    return {value.x * share, value.y * share, value.z * share, value.w * share};
+#pragma unroll
+    for (u32 i = 0; i < kCount; ++i) {
+      const float share = quotient(1.0f, total[i]);
+      value[i] = {value[i].x * share, value[i].y * share, value[i].z * share, value[i].w * share};
+    }
   }
 };
 

@@ -9,6 +9,11 @@ namespace amk {
 __device__ constexpr u32 divide_up(u32 a, u32 b) { return (a + b - 1) / b; }
 __device__ constexpr u32 least(u32 a, u32 b) { return a < b ? a : b; }
 __device__ constexpr u32 greatest(u32 a, u32 b) { return a < b ? b : a; }
+__device__ constexpr int power_above(int value) {
+  int power = 1;
+  while (power < value) power *= 2;
+  return power;
+}
 
 // A place in a ring of `kStages` stages, and the phase of its barriers. Kept as it goes, not computed from a count: the
 // count of a long launch may wrap, and 2^32 need not be a multiple of the stages. In one word, for registers are dear.
@@ -25,7 +30,8 @@ struct Cursor {
 };
 
 // A GEMV's weights: groups of tiles, as many as the block keeps sums of; of a group, chunks of columns, as many as it
-// stages. A piece is whole tiles where a stage holds several, else a part of one.
+// stages. A piece is whole tiles where a stage holds several, else a part of one. It is cut for one row of x, or for as
+// many as a step may have, whatever the step has.
 template <class Config>
 struct GemvPieces {
   static constexpr u32 kPieceBlocks = Config::kStageBytes / kBlockBytes;
