@@ -5,10 +5,10 @@ sums and scratch are what the capacity rule of the validator adds up; the work a
 
     ring | sums | scratch | work: max(attention, staged activations), at most what the target has left
 
-Attention takes a run of cached rows at once: a step of one row several stages of the ring, a step of several rows some
-strips of 16, and both fewer where what they keep of a run would not fit the work area. The rendered source holds the
-compiler to the result: ``sizeof(Shared<Config>)`` is asserted to be within ``shared_bytes``, which is what a launch
-asks for.
+Attention adds nothing up: it has the area of the sums too. It takes a run of cached rows at once: a step of one row
+several stages of the ring, a step of several rows some strips of 16 or 8, and both fewer where what they keep of a run
+would not fit. The rendered source holds the compiler to the result: ``sizeof(Shared<Config>)`` is asserted to be within
+``shared_bytes``, which is what a launch asks for.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ RUN_ROWS_MAX: Final = 256
 """Cached rows of a run, at most: what a longer one saves in meetings its scores cost in memory."""
 
 RUN_STRIPS_MAX: Final = 9
-"""Strips of a run, at most: the rows of two splits of a short past, and the step's own."""
+"""Strips of a run, at most: the rows of a split of a short past, or of two where they are bf16, and the step's own."""
 
 _FLOAT: Final = 4
 _VECTOR: Final = 4
@@ -68,7 +68,7 @@ class KernelConfig(Record):
     run_rows
         Cached rows that attention of a step of one row takes at once.
     run_strips
-        Strips of 16 rows that attention of a step of several rows takes at once.
+        Strips of 16 rows, or 8 of fp32, that attention of a step of several rows takes at once.
     tokens_max
         Most rows of a step.
     head_dim, head_stride
@@ -131,7 +131,8 @@ def kernel_config(schedule: Schedule) -> KernelConfig:
     run, strip = _run_bytes(head, queries, stride)
     split, split_score = _split_bytes(head, stride, target.consumer_warps)
     rows = min(target.stage_bytes // (stride * item), (room - kept - split) // split_score, RUN_ROWS_MAX)
-    strips = min((room - kept - run) // strip, RUN_STRIPS_MAX)
+    sums = target.consumer_warps * tokens * SUMS_BYTES
+    strips = min((room + sums - kept - run) // strip, RUN_STRIPS_MAX)
     least = STAGED_BYTES * tokens * (TILE_COLUMNS + ROW_PAD)
     if rows < 1 or strips < 1 or least > room:
         raise NotGeneratableError(
@@ -140,7 +141,7 @@ def kernel_config(schedule: Schedule) -> KernelConfig:
             fix="use fewer tokens_per_pass, or a target with more shared memory or a smaller ring",
         )
     run_rows = min((room - kept - split) // split_score, RUN_ROWS_MAX) // rows * rows
-    attention = kept + max(run + strip * strips, split + split_score * run_rows)
+    attention = kept + max(run + strip * strips, split + split_score * run_rows) - sums
     staged = STAGED_BYTES * tokens * (target.k_chunk + ROW_PAD)
     work = _up(min(max(attention, staged), room), WORK_ALIGN)
     return KernelConfig(
@@ -167,12 +168,8 @@ def kernel_config(schedule: Schedule) -> KernelConfig:
 
 def _run_bytes(head: HeadShape, queries: int, stride: int) -> tuple[int, int]:
     """Of ``AttentionRun`` (csrc/ops/attention_rows.cuh): its size without strips, and what a strip adds."""
-    sets = -(-queries // _SET_QUERIES)
-    values = _FRAGMENT * -(-head.dim // _SLICE_COLUMNS)
-    weights = sets * (_FRAGMENT + 2 * _FLOAT * _SET_QUERIES)
-    q = _FLOAT * queries * stride
-    # The lo of values: of every strip, or of the step's own rows alone.
-    return (q, weights + 2 * values) if head.kv_dtype == "f32" else (q + values, weights + values)
+    sets, slices = -(-queries // _SET_QUERIES), -(-head.dim // _SLICE_COLUMNS)
+    return _FLOAT * queries * stride, sets * (_FRAGMENT + 2 * _FLOAT * _SET_QUERIES) + slices * _FRAGMENT
 
 
 def _split_bytes(head: HeadShape, stride: int, warps: int) -> tuple[int, int]:

@@ -10,6 +10,7 @@ from amk.codegen.errors import NotGeneratableError
 from amk.ir.schedule import Schedule
 from amk.target import TARGETS, resolve_target
 from amk.validator import certify
+from amk.validator.limits import SUMS_BYTES
 from tests.builders import llama_graph, lower
 from tests.codegen.shapes import ARCHS, SHAPES, scheduled
 
@@ -33,16 +34,15 @@ def schedule(request: pytest.FixtureRequest) -> Schedule:
 
 
 def strip_bytes(config: KernelConfig) -> int:
-    """Of a strip: weights, greatest scores and sums of all sets of queries, and values, with their lo where it is."""
+    """Of a strip: weights, greatest scores and sums of all sets of queries, and values."""
     sets, slices = -(-config.group * config.tokens_max // 8), -(-config.head_dim // 16)
-    return sets * (512 + 8 * 8) + slices * 512 * (2 if config.kv_bytes == 4 else 1)
+    return sets * (512 + 8 * 8) + slices * 512
 
 
 def attention_bytes(config: KernelConfig) -> int:
     """Of a step of several rows: q and a run of strips, and what stands beside them; aligned."""
-    own_low = 0 if config.kv_bytes == 4 else 512 * -(-config.head_dim // 16)
     rows = (config.group + 2) * config.tokens_max * config.head_stride
-    return 4 * (rows + 2 * config.tokens_max) + own_low + config.run_strips * strip_bytes(config) + 32
+    return 4 * (rows + 2 * config.tokens_max) + config.run_strips * strip_bytes(config) + 32
 
 
 @every_kernel
@@ -50,7 +50,8 @@ def test_shared_memory_fits_and_is_used(schedule: Schedule) -> None:
     target, config = schedule.target, kernel_config(schedule)
     ring = config.stages * config.stage_bytes
     assert ring + config.work_bytes < config.shared_bytes <= target.shared_memory_bytes
-    assert attention_bytes(config) <= config.work_bytes
+    sums = config.consumer_warps * config.tokens_max * SUMS_BYTES
+    assert attention_bytes(config) <= config.work_bytes + sums
     assert config.work_bytes % WORK_ALIGN == 0
     stage_rows = min(config.stage_bytes // (config.head_stride * config.kv_bytes), RUN_ROWS_MAX)
     assert 1 <= config.past_rows <= stage_rows
@@ -59,7 +60,7 @@ def test_shared_memory_fits_and_is_used(schedule: Schedule) -> None:
     assert 1 <= config.run_strips <= RUN_STRIPS_MAX
     # Fewer strips are taken only where one more would not fit.
     if config.run_strips < RUN_STRIPS_MAX:
-        room = config.work_bytes + target.shared_memory_bytes - config.shared_bytes
+        room = sums + config.work_bytes + target.shared_memory_bytes - config.shared_bytes
         assert attention_bytes(config) + strip_bytes(config) > room - WORK_ALIGN
 
 
@@ -100,6 +101,15 @@ def test_what_does_not_fit_is_refused_by_name(change: dict[str, int]) -> None:
     schedule = scheduled("llama-8b", "sm_120")
     with pytest.raises(NotGeneratableError, match="shared memory that the ring of rtx5090 leaves"):
         kernel_config(replace(schedule, target=replace(schedule.target, **change)))
+
+
+@pytest.mark.parametrize("bf16", [False, True], ids=["f32", "bf16"])
+@pytest.mark.parametrize(("heads", "head_dim"), [(7, 128), (2, 256), (14, 64)])
+def test_many_queries_of_long_heads_fit_the_smallest_chip(heads: int, head_dim: int, bf16: bool) -> None:
+    graph = llama_graph(hidden=64, heads=heads, kv_heads=1, head_dim=head_dim)
+    config = kernel_config(lower(graph, resolve_target(arch="sm_120", target=None), bf16_kv=bf16, tokens_per_pass=8))
+    assert config.tokens_max == 8
+    assert config.run_strips >= 1
 
 
 def test_a_cached_row_longer_than_a_stage_is_refused() -> None:

@@ -51,13 +51,11 @@ struct AttentionRun {
   static constexpr u32 kSliceColumns = 16;
   static constexpr u32 kSlices = divide_up(Config::kHeadDim, kSliceColumns);
   static constexpr u32 kAllSlices = kSets * kSlices;
-  // Strips whose values have a lo: all, or the step's own rows, which are not rounded to the cache's type.
-  static constexpr u32 kFineStrips = Config::kKvBytes == 4 ? kStrips : 1;
 
   alignas(16) float q[kQueries][Config::kHeadStride];
   uint4 weight[kStrips][kSets][kWarp];
   float2 seen[kStrips][kSets * kSetQueries];  // the greatest score of a query, and the sum of its weights
-  uint4 value[kStrips + kFineStrips][kSlices][kWarp];
+  uint4 value[kStrips][kSlices][kWarp];
 };
 
 template <class Config>
@@ -81,7 +79,7 @@ struct AttentionRows {
     float q_norm[Config::kTokensMax];
     float k_norm[Config::kTokensMax];
   };
-  static_assert(sizeof(Work) <= Config::kWorkBytes, "attention does not fit the work area");
+  static_assert(sizeof(Work) <= Shared<Config>::kAttentionBytes, "attention does not fit the work area");
 
   Block<Config>& block;
   const AttentionTask& task;

@@ -1,4 +1,4 @@
-// attention of a step of several rows, on the tensor core: a run of rows at a time, in strips of 16, for sets of eight
+// attention of a step of several rows, on the tensor core: a run of rows at a time, in strips, for sets of eight
 // queries.
 //
 // First a warp weighs a strip for a set: its scores, and their exponentials under the strip's own greatest, so that no
@@ -6,7 +6,9 @@
 // each strip by what its greatest score weighs under the greatest of all.
 //
 // What is fp32 goes into a product as hi + lo. On the left, these are the operand's upper and lower eight rows: of
-// queries, and of their weights. On the right, keys and values take two products, or one where they are bf16.
+// queries, and of their weights. On the right, keys take two products, and a strip is eight rows, whose values are
+// there twice, hi and lo, under the same weights. Where keys and values are bf16, they take one, and a strip is 16
+// rows. The step's own rows are fp32, and at most eight: one strip.
 #pragma once
 
 #include "ops/attention_rows.cuh"
@@ -29,13 +31,13 @@ struct AttentionStepOp : AttentionRows<Config> {
   using Rows::work;
   static constexpr u32 kWarps = Config::kConsumerWarps;
   static constexpr u32 kStripRows = PastPieces<Config>::kStripRows;
-  static constexpr u32 kNoStrip = Run::kStrips;
-  // Of columns of keys; beside the result of a long head there are registers for one.
-  static constexpr int kBlocksAtOnce = kDim <= 128 ? 2 : 1;
   // The result is cut into shares: of each set so many, of so many slices each; and so many shares are a warp's.
   static constexpr u32 kShareSlices = least(Run::kSlices, divide_up(Run::kAllSlices, kWarps));
   static constexpr u32 kSetShares = divide_up(Run::kSlices, kShareSlices);
   static constexpr u32 kShares = divide_up(Run::kSets * kSetShares, kWarps);
+  // Of columns of keys; beside a large share there are registers for one.
+  static constexpr int kBlocksAtOnce = kShares * kShareSlices <= 2 ? 2 : 1;
+  static_assert(Config::kTokensMax <= 8, "a step's own rows are more than a strip");
 
   // To a lane, of one query, four columns of each slice.
   struct Share {
@@ -64,7 +66,7 @@ struct AttentionStepOp : AttentionRows<Config> {
       prepare(row, rows, with_own);
       if (!block.meet()) return false;
       block.identify();
-      add(past + with_own, with_own ? past : kNoStrip);
+      add(past + with_own);
       row += rows;
       own = own && !with_own;
       if (row == cut.high && !own) break;
@@ -113,13 +115,14 @@ struct AttentionStepOp : AttentionRows<Config> {
     if (set * Run::kSetQueries >= queries) return;
     // Behind the last query or row, that again.
     const float* q = work.run.q[least(query, queries - 1)];
-    float sum[2][4] = {};  // of eight rows each
+    constexpr u32 kHalves = sizeof(T) == 4 ? 1 : 2;
+    float sum[kHalves][4] = {};  // of eight rows each
 #pragma unroll kBlocksAtOnce
     for (int begin = 0; begin < kDim; begin += kTileColumns) {
       const int column = begin + block.lane % 4 * 8;
       const Fragment a = fragment(q, column);
 #pragma unroll
-      for (u32 half = 0; half < 2; ++half) {
+      for (u32 half = 0; half < kHalves; ++half) {
         const Fragment b = fragment(keys + least(half * 8 + block.lane / 4, rows - 1) * kStride, column);
         mma_bf16(sum[half], a.first, b.first.x, b.first.z);
         mma_bf16(sum[half], a.second, b.second.x, b.second.z);
@@ -129,9 +132,9 @@ struct AttentionStepOp : AttentionRows<Config> {
         }
       }
     }
-    float weight[4], top = minus_infinity(), total = 0.0f;
+    float weight[2 * kHalves], top = minus_infinity(), total = 0.0f;
 #pragma unroll
-    for (u32 i = 0; i < 4; ++i) {
+    for (u32 i = 0; i < 2 * kHalves; ++i) {
       const u32 half = i / 2, at = half * 8 + block.lane % 4 * 2 + i % 2;
       const float dot = sum[half][i % 2] + sum[half][i % 2 + 2];
       weight[i] = at < rows ? this->scored(dot, first + at, row) * kLog2E : minus_infinity();
@@ -139,12 +142,14 @@ struct AttentionStepOp : AttentionRows<Config> {
     }
     for (int mask = 1; mask < 4; mask *= 2) top = fmaxf(top, shuffle_xor(top, mask));
 #pragma unroll
-    for (u32 i = 0; i < 4; ++i) {
+    for (u32 i = 0; i < 2 * kHalves; ++i) {
       weight[i] = exp2_of(weight[i] - finite(top));
       total += weight[i];
     }
     for (int mask = 1; mask < 4; mask *= 2) total += shuffle_xor(total, mask);
-    work.run.weight[strip][set][block.lane] = pairs_of({weight[0], weight[1], weight[2], weight[3]});
+    // Of fp32, the same for hi and lo.
+    work.run.weight[strip][set][block.lane] =
+        pairs_of({weight[0], weight[1], weight[2 * kHalves - 2], weight[2 * kHalves - 1]});
     if (block.lane % 4 == 0) work.run.seen[strip][query] = {top, total};
   }
 
@@ -166,20 +171,16 @@ struct AttentionStepOp : AttentionRows<Config> {
   template <class T>
   __device__ __forceinline__ void stage(const T* values, u32 rows, u32 strip, u32 slice) const {
     const int column = slice * Run::kSliceColumns + block.lane / 4 * 2;
-    float2 of[4];
+    float2 of[4] = {};
 #pragma unroll
-    for (u32 i = 0; i < 4; ++i) {
+    for (u32 i = 0; i < (sizeof(T) == 4 ? 2 : 4); ++i) {
       const u32 at = block.lane % 4 * 2 + i % 2 + i / 2 * 8;
       of[i] = two(values + least(at, rows - 1) * kStride, column);
     }
     const uint4 even = pairs_of({of[0].x, of[1].x, of[2].x, of[3].x});
     const uint4 odd = pairs_of({of[0].y, of[1].y, of[2].y, of[3].y});
-    work.run.value[strip][slice][block.lane] = {even.x, even.z, odd.x, odd.z};
-    if constexpr (sizeof(T) == 4) work.run.value[low_of(strip)][slice][block.lane] = {even.y, even.w, odd.y, odd.w};
-  }
-
-  __device__ __forceinline__ static u32 low_of(u32 strip) {
-    return Run::kStrips + (Run::kFineStrips == Run::kStrips ? strip : 0);
+    work.run.value[strip][slice][block.lane] =
+        sizeof(T) == 4 ? uint4{even.x, even.y, odd.x, odd.y} : uint4{even.x, even.z, odd.x, odd.z};
   }
 
   __device__ __forceinline__ static float2 pair(const float* address) {
@@ -203,8 +204,8 @@ struct AttentionStepOp : AttentionRows<Config> {
   __device__ __forceinline__ u32 set_of(u32 i) const { return (block.warp + i * kWarps) / kSetShares; }
   __device__ __forceinline__ u32 slice_of(u32 i) const { return (block.warp + i * kWarps) % kSetShares * kShareSlices; }
 
-  // The values of a run under their weights, for this warp's shares; strip `own` is the step's own rows.
-  __device__ __forceinline__ void add(u32 strips, u32 own) {
+  // The values of a run under their weights, for this warp's shares.
+  __device__ __forceinline__ void add(u32 strips) {
 #pragma unroll
     for (u32 i = 0; i < kShares; ++i) {
       const u32 set = set_of(i), first = slice_of(i), query = set * Run::kSetQueries + block.lane / 4;
@@ -229,11 +230,10 @@ struct AttentionStepOp : AttentionRows<Config> {
           const float by = exp2_of(seen.x - finite(mine.top));
           if (j == 0) mine.total += seen.y * by;
           const uint4 weight = work.run.weight[strip][set][block.lane];
+          const uint4 value = work.run.value[strip][slice][block.lane];
           float even[4] = {}, odd[4] = {};
-          multiply(weight, work.run.value[strip][slice][block.lane], even, odd);
-          if (Config::kKvBytes == 4 || strip == own) {
-            multiply(weight, work.run.value[low_of(strip)][slice][block.lane], even, odd);
-          }
+          mma_bf16(even, weight, value.x, value.y);
+          mma_bf16(odd, weight, value.z, value.w);
           sum[0] += (even[0] + even[2]) * by;
           sum[1] += (odd[0] + odd[2]) * by;
           sum[2] += (even[1] + even[3]) * by;
@@ -241,12 +241,6 @@ struct AttentionStepOp : AttentionRows<Config> {
         }
       }
     }
-  }
-
-  __device__ __forceinline__ static void multiply(const uint4& weight, const uint4& value, float (&even)[4],
-                                                  float (&odd)[4]) {
-    mma_bf16(even, weight, value.x, value.y);
-    mma_bf16(odd, weight, value.z, value.w);
   }
 
   __device__ __forceinline__ void finish() const {

@@ -71,8 +71,9 @@ template <class Config>
 struct PastPieces {
   static constexpr u32 kRowBytes = Config::kHeadStride * Config::kKvBytes;
   static constexpr u32 kRows = Config::kPastRows;  // of a piece
-  static constexpr u32 kStripRows = 16;            // that the tensor core multiplies values by at once
-  static constexpr u32 kRowsPerSplit = 64;         // amk/ir/attention.py
+  // Rows whose values are one right operand of the tensor core: of fp32 half as many, as hi and lo.
+  static constexpr u32 kStripRows = Config::kKvBytes == 4 ? 8 : 16;
+  static constexpr u32 kRowsPerSplit = 64;  // amk/ir/attention.py
 
   u32 low;
   u32 high;
