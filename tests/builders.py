@@ -109,9 +109,11 @@ def lower(
     tokens_per_pass: int = 8,
     splits_max: int = 4,
     bf16_kv: bool = False,
+    tagged: bool = True,
 ) -> Schedule:
-    """What the passes make of ``graph``, for ``target`` or for a cpu of ``workers``."""
+    """What the passes make of ``graph``, for ``target`` or for a cpu of ``workers``; without tagged words if asked."""
     tile = Tile(
+        tagged_words=8192 if tagged else 0,
         max_context=max_context,
         tokens_per_pass=tokens_per_pass,
         splits_max=splits_max,

@@ -5,9 +5,10 @@ sums and scratch are what the capacity rule of the validator adds up; the work a
 
     ring | sums | scratch | work: max(attention, staged activations), at most what the target has left
 
-Attention takes a run of cached rows at once: a step of several rows as many as a stage of the ring holds, a step of one
-several stages, and both fewer where their scores would not fit the work area. The rendered source holds the compiler to
-the result: ``sizeof(Shared<Config>)`` is asserted to be within ``shared_bytes``, which is what a launch asks for.
+Attention adds nothing up: it has the area of the sums too. It takes a run of cached rows at once: a step of one row
+several stages of the ring, a step of several rows some strips of 16 or 8, and both fewer where what they keep of a run
+would not fit. The rendered source holds the compiler to the result: ``sizeof(Shared<Config>)`` is asserted to be within
+``shared_bytes``, which is what a launch asks for.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ from amk.ir.buffers import ITEM_BYTES
 from amk.ir.record import Record
 from amk.ir.regions import TOKENS
 from amk.ir.schedule import Schedule
-from amk.validator.limits import SCRATCH_BYTES, STAGED_BYTES, SUMS_BYTES, TILE_COLUMNS
+from amk.ir.tasks import Argmax, Gemv
+from amk.validator.limits import SCRATCH_BYTES, STAGED_BYTES, SUMS_BYTES, TILE_COLUMNS, TILE_ROWS
 
 WARP: Final = 32
 
@@ -38,8 +40,16 @@ COPY_UNIT: Final = 16
 RUN_ROWS_MAX: Final = 256
 """Cached rows of a run, at most: what a longer one saves in meetings its scores cost in memory."""
 
+RUN_STRIPS_MAX: Final = 9
+"""Strips of a run, at most: the rows of a split of a short past, or of two where they are bf16, and the step's own."""
+
 _FLOAT: Final = 4
+_BLOCK_BYTES: Final = 512
 _VECTOR: Final = 4
+_FRAGMENT: Final = WARP * 16
+"""Bytes of a strip's weights for a set of queries, or of its values in a slice of columns: 16 a lane."""
+_SET_QUERIES: Final = 8
+_SLICE_COLUMNS: Final = 16
 
 
 class KernelConfig(Record):
@@ -59,6 +69,8 @@ class KernelConfig(Record):
         Cached rows of a piece of the stream.
     run_rows
         Cached rows that attention of a step of one row takes at once.
+    run_strips
+        Strips of 16 rows, or 8 of fp32, that attention of a step of several rows takes at once.
     tokens_max
         Most rows of a step.
     head_dim, head_stride
@@ -85,6 +97,7 @@ class KernelConfig(Record):
     shared_bytes: int
     past_rows: int
     run_rows: int
+    run_strips: int
     tokens_max: int
     head_dim: int
     head_stride: int
@@ -108,7 +121,8 @@ def kernel_config(schedule: Schedule) -> KernelConfig:
     Raises
     ------
     NotGeneratableError
-        Its attention tasks differ in one of them, or a task does not fit the target's shared memory.
+        Its attention tasks differ in one of them, a task does not fit the target's shared memory, or one would store
+        tagged words before it has read all that it multiplies.
     """
     target = schedule.target
     tokens = schedule.symbol(TOKENS).high
@@ -119,23 +133,27 @@ def kernel_config(schedule: Schedule) -> KernelConfig:
     room = (target.shared_memory_bytes - beside) // WORK_ALIGN * WORK_ALIGN
 
     queries = head.group * tokens
-    # The step's own rows, the running softmax, the norms of queries and keys, and the areas' alignment.
-    kept = _FLOAT * (2 * tokens * stride + 4 * queries + tokens) + 2 * COPY_UNIT
-    q, score = _FLOAT * queries * stride, _FLOAT * queries
+    # The step's own rows, their norms, and the areas' alignment.
+    kept = _FLOAT * (2 * tokens * stride + 2 * tokens) + 2 * COPY_UNIT
+    run, strip = _run_bytes(head, queries, stride)
     split, split_score = _split_bytes(head, stride, target.consumer_warps)
-    rows = min(target.stage_bytes // (stride * item), (room - kept - q) // score, (room - kept - split) // split_score)
-    rows = min(rows, RUN_ROWS_MAX)
-    least = STAGED_BYTES * tokens * (TILE_COLUMNS + ROW_PAD)
-    if rows < 1 or max(kept + q + score * tokens, least) > room:
+    rows = min(target.stage_bytes // (stride * item), (room - kept - split) // split_score, RUN_ROWS_MAX)
+    sums = target.consumer_warps * tokens * SUMS_BYTES
+    strips = min((room + sums - kept - run) // strip, RUN_STRIPS_MAX)
+    # What attention loads before the warps first meet must not lie in sums that the task before still reads.
+    loaded = kept + _FLOAT * head.group * stride
+    least = max(loaded, STAGED_BYTES * tokens * (TILE_COLUMNS + ROW_PAD))
+    if rows < 1 or strips < 1 or least > room:
         raise NotGeneratableError(
             feature=f"attention of {queries} queries of {head.dim} in the {max(room, 0)} bytes of shared memory that "
             f"the ring of {target.name} leaves",
             fix="use fewer tokens_per_pass, or a target with more shared memory or a smaller ring",
         )
     run_rows = min((room - kept - split) // split_score, RUN_ROWS_MAX) // rows * rows
-    attention = kept + max(q + score * max(rows, tokens), split + split_score * run_rows)
+    attention = kept + max(run + strip * strips, split + split_score * run_rows) - sums
     staged = STAGED_BYTES * tokens * (target.k_chunk + ROW_PAD)
-    work = _up(min(max(attention, staged), room), WORK_ALIGN)
+    work = _up(min(max(attention, staged, loaded), room), WORK_ALIGN)
+    _check_tagged(schedule, work, sums)
     return KernelConfig(
         consumer_warps=target.consumer_warps,
         stages=target.stages,
@@ -146,6 +164,7 @@ def kernel_config(schedule: Schedule) -> KernelConfig:
         shared_bytes=beside + work,
         past_rows=rows,
         run_rows=run_rows,
+        run_strips=strips,
         tokens_max=tokens,
         head_dim=head.dim,
         head_stride=stride,
@@ -157,6 +176,41 @@ def kernel_config(schedule: Schedule) -> KernelConfig:
         tagged_qkv=head.tagged_qkv,
         gemvs=gemv_shapes(schedule),
     )
+
+
+def _check_tagged(schedule: Schedule, work: int, sums: int) -> None:
+    """V2 of the validator: nothing tagged is stored before the task's last read."""
+    for task in schedule.tasks:
+        if not isinstance(task.op, Gemv) or isinstance(task.op.epilogue, Argmax):
+            continue
+        tagged = schedule.buffer[task.op.epilogue.out.buffer].tagged
+        if tagged and any(
+            _stores_early(task.op, rows, schedule, work, sums) for rows in {1, schedule.symbol(TOKENS).high}
+        ):
+            raise NotGeneratableError(
+                feature=f"{task.id}, which would store tagged words before it has read all of its input",
+                fix="use fewer tokens_per_pass, or the tile pass of this version",
+            )
+
+
+def _stores_early(op: Gemv, rows: int, schedule: Schedule, work: int, sums: int) -> bool:
+    """Whether a step of ``rows`` rows stores some tiles before it has staged all of x (csrc/vm/stream.cuh).
+
+    It has where it stages whole rows, or stores all tiles at once.
+    """
+    low, high = op.rows
+    pitch = _up(schedule.target.consumer_warps, _VECTOR) + _VECTOR
+    piece = schedule.target.stage_bytes // _BLOCK_BYTES
+    staged = (work // (rows * STAGED_BYTES) - ROW_PAD) // TILE_COLUMNS
+    staged = staged if staged < piece else staged // piece * piece
+    stored = max(1, sums // _FLOAT // (2 if rows == 1 else 1) // (rows * TILE_ROWS * pitch))
+    return -(-op.k // TILE_COLUMNS) > staged and -(-(high - low) // TILE_ROWS) > stored
+
+
+def _run_bytes(head: HeadShape, queries: int, stride: int) -> tuple[int, int]:
+    """Of ``AttentionRun`` (csrc/ops/attention_rows.cuh): its size without strips, and what a strip adds."""
+    sets, slices = -(-queries // _SET_QUERIES), -(-head.dim // _SLICE_COLUMNS)
+    return _FLOAT * queries * stride, sets * (_FRAGMENT + 2 * _FLOAT * _SET_QUERIES) + slices * _FRAGMENT
 
 
 def _split_bytes(head: HeadShape, stride: int, warps: int) -> tuple[int, int]:

@@ -9,6 +9,7 @@ from importlib import resources
 from typing import TYPE_CHECKING, Final
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
+from msgspec.structs import asdict
 
 from amk.codegen import abi, supported
 from amk.codegen.config import KernelConfig, kernel_config
@@ -16,6 +17,7 @@ from amk.codegen.config import KernelConfig, kernel_config
 if TYPE_CHECKING:
     from importlib.resources.abc import Traversable
 
+    from amk.ir.record import Record
     from amk.validator import ValidatedSchedule
 
 TEMPLATE: Final = "kernel.cu.j2"
@@ -90,8 +92,9 @@ def headers_for(arch: str, *, stamped: bool = False) -> dict[str, str]:
 
 
 def render(config: KernelConfig) -> str:
-    """The rendered file: one instantiation of the kernel."""
-    return environment().get_template(TEMPLATE).render(config=config, kernel=KERNEL, kernel_of_rows=KERNEL_OF_ROWS)
+    """The rendered file: an instantiation of the kernel for steps of one row, and one for several if there are such."""
+    kernels = [(KERNEL, "true"), (KERNEL_OF_ROWS, "false")][: 2 if config.tokens_max > 1 else 1]
+    return environment().get_template(TEMPLATE).render(config=config, kernels=kernels)
 
 
 def csrc_headers() -> dict[str, str]:
@@ -118,9 +121,23 @@ def vm_digest(arch: str) -> str:
 def environment() -> Environment:
     """The templates: a variable that is not passed is an error."""
     # Source code, not markup: escaping would corrupt it, and only numbers and enums are ever passed in.
-    return Environment(  # noqa: S701
+    found = Environment(  # noqa: S701
         loader=PackageLoader("amk.codegen"), undefined=StrictUndefined, keep_trailing_newline=True, trim_blocks=True
     )
+    found.filters["constants"] = constants
+    return found
+
+
+def constants(record: Record, integer: str) -> list[str]:
+    """The numbers of a record as constants of a C++ struct, ``integer`` being the type of those that are no flags."""
+    lines = []
+    for name, value in asdict(record).items():
+        words = "".join(word.capitalize() for word in name.split("_"))
+        if isinstance(value, bool):
+            lines.append(f"static constexpr bool k{words} = {str(value).lower()};")
+        elif isinstance(value, int):
+            lines.append(f"static constexpr {integer} k{words} = {value};")
+    return lines
 
 
 def _csrc() -> dict[str, str]:

@@ -38,6 +38,7 @@ def limits_source(target: Target) -> CudaSource:
         shared_bytes=target.stages * target.stage_bytes + _SCRATCH_BYTES,
         past_rows=0,
         run_rows=0,
+        run_strips=0,
         tokens_max=0,
         head_dim=0,
         head_stride=0,
@@ -45,6 +46,8 @@ def limits_source(target: Target) -> CudaSource:
         kv_bytes=0,
         head_norm=abi.HEAD_NORMS["none"],
         softcap=False,
+        tagged_hidden=False,
+        tagged_qkv=False,
         gemvs=(),
     )
     text = (

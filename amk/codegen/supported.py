@@ -135,7 +135,7 @@ def _read_and_written(task: Task) -> str:
 def _tagged_elsewhere(task: Task, schedule: Schedule) -> str:
     """A buffer whose words are tagged, or not, otherwise than the kernel has it; empty if there is none."""
     tagged = {buffer.id for buffer in schedule.buffers if buffer.tagged}
-    touched = [access.region.buffer for access in (*task.reads, *task.writes)]
+    touched = [read.region.buffer for read in task.reads] + [write.region.buffer for write in task.writes]
     known: set[str] = set()
     match task.op:
         case Gemv(x=x, prologue=prologue, epilogue=epilogue):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import random
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -85,25 +85,30 @@ class Machine:
 
     def _count_tags(self) -> None:
         """Let each version of a tagged buffer count the tasks that write it."""
-        for queue in self.schedule.queues:
-            for name in queue.tasks:
-                for version in self._versions(self.schedule.task[name]):
-                    number = self._index.setdefault(version, len(self._per_step))
-                    self._per_step += [0] * (number == len(self._per_step))
-                    self._per_step[number] += 1
+        tasks = [self.schedule.task[name] for queue in self.schedule.queues for name in queue.tasks]
+        written = Counter(version for task in tasks for version in self._versions(task))
+        read = (version for task in tasks for version, _ in self._tags_read(task))
+        for version in dict.fromkeys((*written, *read)):
+            self._index[version] = len(self._per_step)
+            self._per_step.append(written[version])
 
     def _versions(self, task: Task) -> list[str]:
         """The versions of tagged buffers that a task writes."""
         written = {(access.region.buffer, access.version) for access in task.writes}
         return [_version(name, version) for name, version in sorted(written) if self.schedule.buffer[name].tagged]
 
-    def _tag_waits(self, task: Task) -> Iterator[tuple[int, int, int]]:
-        """A read of tagged words, as a wait for all that write their version."""
+    def _tags_read(self, task: Task) -> Iterator[tuple[str, int]]:
+        """The versions of tagged buffers that a task reads, and of how many steps before."""
         for access in task.reads:
             if self.schedule.buffer[access.region.buffer].tagged:
-                number = self._index[_version(access.region.buffer, access.version)]
-                each = self._per_step[number]
-                yield number, each * (1 - access.lag), each
+                yield _version(access.region.buffer, access.version), access.lag
+
+    def _tag_waits(self, task: Task) -> Iterator[tuple[int, int, int]]:
+        """A read of tagged words, as a wait for all that write their version; for one at least."""
+        for version, lag in self._tags_read(task):
+            number = self._index[version]
+            each = max(1, self._per_step[number])
+            yield number, each * (1 - lag), each
 
     def launch(self, *, pos: int, tokens: int, steps: int) -> Order:
         """Run ``steps`` steps of ``tokens`` rows from position ``pos``, or fewer if a step sets ``stop``.

@@ -103,7 +103,7 @@ class HostChip:
     def download(self, address: int, out: NDArray[Any]) -> None:
         out.reshape(-1).view(np.uint8)[:] = self._view(address, out.nbytes)
 
-    def launch(self, params: bytes, *, rows: bool = False) -> None:  # noqa: ARG002 - the program looks at params
+    def launch(self, params: bytes, *, rows: bool = False) -> None:
         self.upload(self._params, np.frombuffer(params, dtype=np.uint8))
         config = self._config
         self._running = True

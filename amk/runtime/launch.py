@@ -303,7 +303,7 @@ class KernelBackend:
             self.chip.upload(address, np.zeros(words, dtype=np.uint32))
         for buffer in self.schedule.buffers:
             if buffer.tagged:
-                words = np.empty((*buffer.shape, 2), dtype=np.uint32)
-                self.chip.download(self.placed.address[buffer.id], words)
-                words[..., 1] = 0
-                self.chip.upload(self.placed.address[buffer.id], words)
+                held = np.empty((*buffer.shape, 2), dtype=np.uint32)
+                self.chip.download(self.placed.address[buffer.id], held)
+                held[..., 1] = 0
+                self.chip.upload(self.placed.address[buffer.id], held)

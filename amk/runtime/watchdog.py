@@ -64,10 +64,14 @@ def hop_of(task: str) -> str:
 
 
 def hops(schedule: Schedule) -> list[str]:
-    """Every hop before those that follow it in a queue."""
+    """Every hop before those that follow it in a queue, or read what it writes."""
     graph: TopologicalSorter[str] = TopologicalSorter()
     for queue in schedule.queues:
         for before, after in pairwise(map(hop_of, queue.tasks)):
             if before != after:
                 graph.add(after, before)
+    writer = {(w.region.buffer, w.version): hop_of(task.id) for task in schedule.tasks for w in task.writes}
+    for task in schedule.tasks:
+        sources = {writer.get((read.region.buffer, read.version)) for read in task.reads if read.lag == 0}
+        graph.add(hop_of(task.id), *(hop for hop in sources if hop not in (None, hop_of(task.id))))
     return list(graph.static_order())

@@ -8,7 +8,17 @@ from amk.codegen.shapes import GemvShape
 
 TRIVIAL = 'extern "C" __global__ void amk_kernel(float* x) { x[threadIdx.x] *= 2.0f; }\n'
 
-GEMV = GemvShape(columns=32, prologue=0, epilogue=0, activation=0, bias=False, last_row_only=False, aligned=True)
+GEMV = GemvShape(
+    columns=32,
+    prologue=0,
+    epilogue=0,
+    activation=0,
+    bias=False,
+    last_row_only=False,
+    aligned=True,
+    tagged_x=False,
+    tagged_out=False,
+)
 
 CONFIG = KernelConfig(
     consumer_warps=1,
@@ -19,6 +29,7 @@ CONFIG = KernelConfig(
     shared_bytes=1024,
     past_rows=1,
     run_rows=1,
+    run_strips=1,
     tokens_max=1,
     head_dim=8,
     head_stride=8,
@@ -26,6 +37,8 @@ CONFIG = KernelConfig(
     kv_bytes=4,
     head_norm=0,
     softcap=False,
+    tagged_hidden=False,
+    tagged_qkv=False,
     gemvs=(GEMV,),
 )
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from amk.codegen.config import RUN_ROWS_MAX, WORK_ALIGN, KernelConfig, kernel_config
+from amk.codegen.config import RUN_ROWS_MAX, RUN_STRIPS_MAX, WORK_ALIGN, KernelConfig, kernel_config
 from amk.codegen.errors import NotGeneratableError
 from amk.ir.schedule import Schedule
 from amk.target import TARGETS, resolve_target
 from amk.validator import certify
+from amk.validator.limits import SUMS_BYTES
 from tests.builders import llama_graph, lower
 from tests.codegen.shapes import ARCHS, SHAPES, scheduled
 
@@ -32,12 +33,16 @@ def schedule(request: pytest.FixtureRequest) -> Schedule:
     return scheduled(shape, arch, bf16_kv=bf16, tokens=tokens)
 
 
+def strip_bytes(config: KernelConfig) -> int:
+    """Of a strip: weights, greatest scores and sums of all sets of queries, and values."""
+    sets, slices = -(-config.group * config.tokens_max // 8), -(-config.head_dim // 16)
+    return sets * (512 + 8 * 8) + slices * 512
+
+
 def attention_bytes(config: KernelConfig) -> int:
-    """Of a step of several rows: q and scores of a piece, and what stands beside them; aligned."""
-    queries = config.group * config.tokens_max
-    run = queries * (config.head_stride + max(config.past_rows, config.tokens_max))
-    kept = 2 * config.tokens_max * config.head_stride + 4 * queries + config.tokens_max
-    return 4 * (kept + run) + 32
+    """Of a step of several rows: q and a run of strips, and what stands beside them; aligned."""
+    rows = (config.group + 2) * config.tokens_max * config.head_stride
+    return 4 * (rows + 2 * config.tokens_max) + config.run_strips * strip_bytes(config) + 32
 
 
 @every_kernel
@@ -45,16 +50,18 @@ def test_shared_memory_fits_and_is_used(schedule: Schedule) -> None:
     target, config = schedule.target, kernel_config(schedule)
     ring = config.stages * config.stage_bytes
     assert ring + config.work_bytes < config.shared_bytes <= target.shared_memory_bytes
-    assert attention_bytes(config) <= config.work_bytes
+    sums = config.consumer_warps * config.tokens_max * SUMS_BYTES
+    assert attention_bytes(config) <= config.work_bytes + sums
     assert config.work_bytes % WORK_ALIGN == 0
     stage_rows = min(config.stage_bytes // (config.head_stride * config.kv_bytes), RUN_ROWS_MAX)
     assert 1 <= config.past_rows <= stage_rows
     assert config.run_rows % config.past_rows == 0
     assert config.past_rows <= config.run_rows <= RUN_ROWS_MAX
-    # Fewer rows than a stage holds are taken only where one more, with its scores, would not fit.
-    if config.past_rows < stage_rows:
-        scores = 16 * config.group * config.tokens_max
-        assert target.shared_memory_bytes - config.shared_bytes < scores + WORK_ALIGN
+    assert 1 <= config.run_strips <= RUN_STRIPS_MAX
+    # Fewer strips are taken only where one more would not fit.
+    if config.run_strips < RUN_STRIPS_MAX:
+        room = sums + config.work_bytes + target.shared_memory_bytes - config.shared_bytes
+        assert attention_bytes(config) + strip_bytes(config) > room - WORK_ALIGN
 
 
 @every_kernel
@@ -73,6 +80,7 @@ def test_the_constants_of_a_real_shape(bf16: bool) -> None:
     assert config.kv_bytes == (2 if bf16 else 4)
     assert config.past_rows == config.stage_bytes // (64 * config.kv_bytes)
     assert config.run_rows == RUN_ROWS_MAX
+    assert config.run_strips == RUN_STRIPS_MAX
     assert config.threads == 32 * (config.consumer_warps + 1)
 
 
@@ -95,6 +103,15 @@ def test_what_does_not_fit_is_refused_by_name(change: dict[str, int]) -> None:
         kernel_config(replace(schedule, target=replace(schedule.target, **change)))
 
 
+@pytest.mark.parametrize("bf16", [False, True], ids=["f32", "bf16"])
+@pytest.mark.parametrize(("heads", "head_dim"), [(7, 128), (2, 256), (14, 64)])
+def test_many_queries_of_long_heads_fit_the_smallest_chip(heads: int, head_dim: int, bf16: bool) -> None:
+    graph = llama_graph(hidden=64, heads=heads, kv_heads=1, head_dim=head_dim)
+    config = kernel_config(lower(graph, resolve_target(arch="sm_120", target=None), bf16_kv=bf16, tokens_per_pass=8))
+    assert config.tokens_max == 8
+    assert config.run_strips >= 1
+
+
 def test_a_cached_row_longer_than_a_stage_is_refused() -> None:
     schedule = scheduled("llama-8b", "sm_90")
     target = replace(schedule.target, stage_bytes=256, stages=64)
@@ -107,3 +124,12 @@ def test_every_chip_of_the_list_has_room(name: str) -> None:
     target = TARGETS[name]
     schedule = certify(lower(llama_graph(**SHAPES["smollm2"]), target)).schedule
     assert kernel_config(schedule).shared_bytes <= target.shared_memory_bytes
+
+
+def test_a_product_that_would_store_words_before_it_has_read_all_is_refused() -> None:
+    """Rows of 4,096 columns are staged in chunks, anew for each group of tiles."""
+    schedule = scheduled("llama-8b", "sm_90")
+    assert not any(buffer.tagged for buffer in schedule.buffers)
+    tagged = tuple(replace(b, tagged=True) if b.id in {"hidden", "qkv"} else b for b in schedule.buffers)
+    with pytest.raises(NotGeneratableError, match=r"L0\.qkv#\d+, which would store tagged words before"):
+        kernel_config(replace(schedule, buffers=tagged))

@@ -54,7 +54,9 @@ def test_every_constant_of_a_shape_is_in_the_source(field: str) -> None:
     assert "case 1:" in both
 
 
-@pytest.mark.parametrize("variables", [{}, {"config": CONFIG}, {"config": object(), "kernel": "amk_kernel"}])
+@pytest.mark.parametrize(
+    "variables", [{}, {"config": CONFIG}, {"config": object(), "kernels": [("amk_kernel", "true")]}]
+)
 def test_a_missing_variable_is_an_error(variables: dict[str, object]) -> None:
     with pytest.raises(UndefinedError):
         environment().get_template(TEMPLATE).render(**variables)

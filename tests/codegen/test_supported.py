@@ -82,7 +82,10 @@ REFUSALS = {
     "devices": (lambda schedule: replace(schedule, devices=2), "2 devices and 1 sequences"),
     "sequences": (lambda schedule: replace(schedule, sequences=3), "1 devices and 3 sequences"),
     "scope": (system_scope, "of scope system"),
-    "tagged": (with_buffer("qkv", tagged=True), "buffer qkv, which is tagged"),
+    "fenced": (with_buffer("qkv", fenced=True), "buffer qkv, whose tagged words are fenced"),
+    "tagged splits": (with_buffer("L0.attn", tagged=True), "with the buffer L0.attn tagged"),
+    "tagged logits": (with_buffer("logits", tagged=True), "with the buffer logits tagged"),
+    "a tagged maximum": (with_buffer("best_value", tagged=True), "with the buffer best_value tagged"),
     "weight dtype": (with_buffer("L0.qkv.weight", dtype="f32"), "weight L0.qkv.weight is not packed bf16"),
     "weight layout": (with_buffer("L0.qkv.weight", layout="plain"), "weight L0.qkv.weight is not packed bf16"),
     "tied table": (with_buffer(EMBEDDING, dtype="f32"), f"weight {EMBEDDING} is not packed bf16"),
@@ -92,7 +95,7 @@ REFUSALS = {
     "waits": (with_first(Gemv, waiting_for_five), "with 5 waits"),
     "signals": (with_first(Gemv, signalling_five), "and 5 signals"),
     "a product in place": (with_first(Gemv, in_place), "reads the buffer qkv while it writes it"),
-    "attention in place": (with_first(Attention, in_place), "reads the buffer attn while it writes it"),
+    "attention in place": (with_first(Attention, in_place), "reads the buffer L0.attn while it writes it"),
     "no gate": (with_first(Attention, ungated), "not gated by one wait"),
     "other gate": (with_first(Attention, half_gated), "not gated by one wait"),
 }
@@ -121,7 +124,7 @@ def test_what_the_passes_make_is_supported(shape: str, arch: str) -> None:
 
 def test_the_head_shape() -> None:
     found = supported.head_shape(scheduled("odd", "sm_90", bf16_kv=True))
-    assert found == supported.HeadShape(dim=10, group=7, kv_dtype="bf16", norm="none", capped=False)
+    assert found == supported.HeadShape(dim=10, group=7, kv_dtype="bf16", norm="none", capped=False, tagged_qkv=True)
 
 
 def test_heads_of_two_shapes_are_refused() -> None:

@@ -7,6 +7,7 @@ constexpr u32 kWaitsMax = 4;
 constexpr u32 kSignalsMax = 4;
 constexpr u32 kCounterStride = 32;
 constexpr u32 kInBlock = 4294967295u;
+constexpr u32 kInWords = 4294967294u;
 enum Opcode : u32 { kOpcodeBegin = 0, kOpcodeGemv = 1, kOpcodeAttention = 2, kOpcodeSample = 3, kOpcodeAddNorm = 4 };
 enum Prologue : u32 { kPrologueNone = 0, kPrologueNorm = 1, kPrologueMergeSplits = 2, kPrologueLayerNorm = 3 };
 enum Epilogue : u32 { kEpilogueStore = 0, kEpilogueAddResidual = 1, kEpilogueGatedMul = 2, kEpilogueArgmax = 3 };
@@ -71,8 +72,14 @@ struct alignas(16) GemvTask {
   float eps;
   float scale;
   float softcap;
+  int x_epoch;
+  u32 x_epochs;
+  int residual_epoch;
+  u32 residual_epochs;
+  int out_epoch;
+  u32 out_epochs;
 };
-static_assert(sizeof(GemvTask) == 224);
+static_assert(sizeof(GemvTask) == 256);
 
 struct alignas(16) AttentionTask {
   u32 opcode;
@@ -109,6 +116,8 @@ struct alignas(16) AttentionTask {
   u32 gate_counter;
   int gate_threshold;
   u32 gate_each;
+  int qkv_epoch;
+  u32 qkv_epochs;
 };
 static_assert(sizeof(AttentionTask) == 224);
 
@@ -135,8 +144,10 @@ struct alignas(16) SampleTask {
   u32 hidden;
   u32 tiled;
   float scale;
+  int hidden_epoch;
+  u32 hidden_epochs;
 };
-static_assert(sizeof(SampleTask) == 176);
+static_assert(sizeof(SampleTask) == 192);
 
 struct alignas(16) AddNormTask {
   u32 opcode;

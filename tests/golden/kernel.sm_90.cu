@@ -9,6 +9,8 @@ struct Gemv0 {
   static constexpr bool kBias = false;
   static constexpr bool kLastRowOnly = false;
   static constexpr bool kAligned = true;
+  static constexpr bool kTaggedX = true;
+  static constexpr bool kTaggedOut = true;
 };
 struct Gemv1 {
   static constexpr unsigned kColumns = 576;
@@ -18,6 +20,8 @@ struct Gemv1 {
   static constexpr bool kBias = false;
   static constexpr bool kLastRowOnly = false;
   static constexpr bool kAligned = true;
+  static constexpr bool kTaggedX = true;
+  static constexpr bool kTaggedOut = true;
 };
 struct Gemv2 {
   static constexpr unsigned kColumns = 576;
@@ -27,6 +31,8 @@ struct Gemv2 {
   static constexpr bool kBias = false;
   static constexpr bool kLastRowOnly = true;
   static constexpr bool kAligned = true;
+  static constexpr bool kTaggedX = true;
+  static constexpr bool kTaggedOut = false;
 };
 struct Gemv3 {
   static constexpr unsigned kColumns = 576;
@@ -36,6 +42,8 @@ struct Gemv3 {
   static constexpr bool kBias = false;
   static constexpr bool kLastRowOnly = false;
   static constexpr bool kAligned = true;
+  static constexpr bool kTaggedX = false;
+  static constexpr bool kTaggedOut = true;
 };
 struct Gemv4 {
   static constexpr unsigned kColumns = 1536;
@@ -45,6 +53,8 @@ struct Gemv4 {
   static constexpr bool kBias = false;
   static constexpr bool kLastRowOnly = false;
   static constexpr bool kAligned = true;
+  static constexpr bool kTaggedX = true;
+  static constexpr bool kTaggedOut = true;
 };
 
 // What each constant is: amk/codegen/config.py.
@@ -54,15 +64,19 @@ struct Config {
   static constexpr int kStageBytes = 32768;
   static constexpr int kInFlightBytes = 32768;
   static constexpr int kWorkBytes = 65664;
+  static constexpr int kSharedBytes = 217216;
   static constexpr int kPastRows = 128;
   static constexpr int kRunRows = 256;
+  static constexpr int kRunStrips = 9;
   static constexpr int kTokensMax = 8;
   static constexpr int kHeadDim = 64;
   static constexpr int kHeadStride = 64;
   static constexpr int kGroup = 3;
   static constexpr int kKvBytes = 4;
-  static constexpr unsigned kHeadNorm = 0;
+  static constexpr int kHeadNorm = 0;
   static constexpr bool kSoftcap = false;
+  static constexpr bool kTaggedHidden = true;
+  static constexpr bool kTaggedQkv = true;
 
   // Runs what is made for a shape.
   template <class Run>
@@ -88,5 +102,10 @@ static_assert(sizeof(amk::Shared<Config>) + alignof(amk::Shared<Config>) <= 2172
 
 extern "C" __global__ void __launch_bounds__(544, 1)
 amk_kernel(const __grid_constant__ amk::Params params) {
-  amk::run_worker<Config>(params);
+  amk::run_worker<true, Config>(params);
+}
+
+extern "C" __global__ void __launch_bounds__(544, 1)
+amk_kernel_of_rows(const __grid_constant__ amk::Params params) {
+  amk::run_worker<false, Config>(params);
 }

@@ -15,8 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from amk.codegen import abi
-from amk.codegen.encode import stored_bytes
-from amk.ir.buffers import ITEM_BYTES
+from amk.codegen.encode import stored_bytes, word_bytes
 from amk.ir.layout import pack
 from amk.ir.regions import Env, Region, concrete
 from amk.ir.schedule import Schedule, Task
@@ -141,4 +140,4 @@ def declared(log: Log, regions: list[Region], name: str, env: Env, *, padding: b
         stored = pack(buffer, logical)
         if padding:
             stored = stored | ~pack(buffer, np.ones_like(logical))
-    return np.repeat(stored.reshape(-1), ITEM_BYTES[buffer.dtype])
+    return np.repeat(stored.reshape(-1), word_bytes(buffer))

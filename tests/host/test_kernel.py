@@ -11,6 +11,7 @@ from msgspec.structs import replace as with_fields
 from amk.codegen.emit import emit
 from amk.codegen.errors import CompileFailedError, NoHostCompilerError
 from amk.errors import EXIT_FAILED
+from amk.ir.schedule import Task
 from amk.parity.fuzz import fuzz
 from amk.runtime.errors import HostCrashError, HostMemoryError, WatchdogError
 from amk.runtime.kernel import host_kernel
@@ -52,6 +53,20 @@ def test_a_warp_that_no_query_is_left_for(compiled: Compile, monkeypatch: pytest
     assert [str(found) for found in differences(model, PROMPT, tokens=3)] == []
 
 
+@pytest.mark.parametrize("strips", [1, 9])
+@pytest.mark.parametrize("kv_dtype", ["float32", "bfloat16"])
+def test_a_prompt_in_short_and_long_runs(
+    strips: int, kv_dtype: str, compiled: Compile, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where a run is one strip, a step's own rows are a run of their own; here a warp has shares of two sets."""
+    monkeypatch.setattr("amk.codegen.config.RUN_STRIPS_MAX", strips)
+    monkeypatch.setitem(TWINS, "8/1", {"num_attention_heads": 8, "num_key_value_heads": 1, "head_dim": 40})
+    model = compiled("8/1", layers=1, kv_dtype=kv_dtype)
+    assert model.session.backend.config.run_strips == strips
+    prompt = [(5 * i * i) % 131 for i in range(75)]
+    assert [str(found) for found in differences(model, prompt, tokens=1)] == []
+
+
 def test_a_wrong_weight_is_named(compiled: Compile) -> None:
     model = compiled(layers=2)
     session = model.machine_session()
@@ -63,7 +78,7 @@ def test_a_wrong_weight_is_named(compiled: Compile) -> None:
 def test_a_long_context_in_one_and_in_all_splits(compiled: Compile) -> None:
     model = compiled(layers=1, context=1100)
     machine = model.machine_session()
-    for length in (64, 65, 1050):
+    for length in (64, 65, 548, 1050):
         prompt = [(5 * i * i + length) % 131 for i in range(length)]
         for session in (model.session, machine):
             session.prefill(prompt)
@@ -105,6 +120,38 @@ def test_a_lost_signal_ends_in_an_error_that_names_it(compiled: Compile) -> None
                 session.prefill(PROMPT)
 
 
+def test_words_that_do_not_come_end_in_an_error_that_names_their_reader(compiled: Compile) -> None:
+    model = compiled(layers=2)
+
+    def stale(task: Task) -> Task:
+        """Words of layer 1 that carry the epoch of layer 0's."""
+        out = with_fields(task.op.epilogue.out, version=0)
+        return with_fields(task, op=with_fields(task.op, epilogue=with_fields(task.op.epilogue, out=out)))
+
+    tasks = tuple(stale(t) if t.id == "L1.qkv#0" else t for t in model.schedule.tasks)
+    forced = Forced(schedule=with_fields(model.schedule, tasks=tasks))
+    with open_host(model, validated=forced, watchdog_s=0.5) as session:
+        for _ in range(2):
+            said = r"L1\.attention#\d+ \(worker \d+, step 0\) waits for words of epoch 2, not all of which have come"
+            with pytest.raises(WatchdogError, match=said):
+                session.prefill(PROMPT)
+
+
+def test_epochs_begin_anew_before_they_come_round(compiled: Compile) -> None:
+    model = compiled(layers=2)
+    expected, logits = decoded(model.session, PROMPT, 12)
+    with open_host(model) as session:
+        backend = session.backend
+        assert backend._epochs == 5
+        session.prefill(PROMPT, new_tokens=12)
+        # The launch to come would reach the last epoch: it goes on from the words that the last one left.
+        backend._steps_done = 2**32 // backend._epochs - 12
+        made = [session.backend.token(session.position), *session.decode(11)]
+        assert backend._steps_done == 11
+        assert made == expected
+        assert torch.equal(session.logits(), logits)
+
+
 def test_end_of_text_and_a_dropped_stream_end_a_launch(compiled: Compile) -> None:
     model = compiled(layers=2)
     tokens = model.generate(PROMPT, max_new_tokens=60, eos_token_id=[]).token_ids
@@ -120,8 +167,8 @@ def test_end_of_text_and_a_dropped_stream_end_a_launch(compiled: Compile) -> Non
 CRASHES = {
     "a pointer to nothing": (
         "ops/gemv_input.cuh",
-        "*reinterpret_cast<uint4*>(staged + place) = uint4{high, low, higher, lower};",
-        "*reinterpret_cast<volatile u32*>(u64{8}) = high;",
+        "*reinterpret_cast<uint4*>(staged + place) = pairs_of(x);",
+        "*reinterpret_cast<volatile u32*>(u64{8}) = pairs_of(x).x;",
         "it said nothing",
     ),
     "a copy that no engine makes": (

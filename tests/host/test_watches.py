@@ -68,6 +68,9 @@ RACES = {
     ),
     "V2: a signal before all warps are done": race(NO_MEETING_BEHIND_TASK),
     "a missing barrier": race((GEMV, "if (!block.meet()) return false;\n      finish(", "finish(")),
+    "values added before all warps have weighed them": race(
+        (STEP, "if (!block.meet()) return false;\n      block.identify();", "block.identify();")
+    ),
     "columns multiplied before all lanes have staged theirs": race(
         (INPUT, "warp_sync();  // each lane reads what others of its warp have put", "")
     ),
@@ -99,6 +102,25 @@ def test_no_race(seed: int, small: bool, compiled: Compile) -> None:
     assert made == decoded(model.session, PROMPT, 4)[0]
 
 
+def test_no_race_from_run_to_run(compiled: Compile, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("amk.codegen.config.RUN_STRIPS_MAX", 1)
+    model, prompt = compiled(layers=1, small=True), [*range(40)]
+    with open_host(model, watch="threads", seed=1) as session:
+        made, _ = decoded(session, prompt, 2)
+    assert made == decoded(model.machine_session(), prompt, 2)[0]
+
+
+RUNS = race((STEP, "if (!block.meet()) return false;  // before the next run's weights", ""))
+
+
+def test_a_race_from_run_to_run_is_seen(compiled: Compile, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("amk.codegen.config.RUN_STRIPS_MAX", 1)
+    model = compiled(layers=1, small=True)
+    source = RUNS.plant(emit(model._validated))
+    with open_host(model, source, watch="threads", seed=1) as session, pytest.raises(DeviceError, match=RUNS.says):
+        decoded(session, [*range(40)], 2)
+
+
 @pytest.mark.parametrize("fault", RACES.values(), ids=RACES)
 def test_a_race_is_seen(fault: Fault, compiled: Compile) -> None:
     model = compiled(layers=2, small=True)
@@ -121,13 +143,13 @@ def test_no_address_is_wrong(twin: str, compiled: Compile) -> None:
 ADDRESSES = {
     "a tile one row too far": (
         GEMV,
-        "if (output >= total || weight_row >= task.row_end) continue;",
-        "if (output >= total || weight_row > task.row_end) continue;",
+        "if (output >= total || weight_row >= task.row_end || row >= rows) continue;",
+        "if (output >= total || weight_row > task.row_end || row >= rows) continue;",
     ),
     "a row of shared memory behind the last": (
         INPUT,
-        "*reinterpret_cast<uint4*>(staged + place) = uint4{high, low, higher, lower};",
-        "*reinterpret_cast<uint4*>(staged + place + 60000) = uint4{high, low, higher, lower};",
+        "*reinterpret_cast<uint4*>(staged + place) = pairs_of(x);",
+        "*reinterpret_cast<uint4*>(staged + place + 60000) = pairs_of(x);",
     ),
 }
 
@@ -182,11 +204,17 @@ def test_the_machine_keeps_its_obligations_in_any_order(seed: int, compiled: Com
 
 STRAYS = {
     "a tile one row too far": Fault(
-        edits=((GEMV, "weight_row >= task.row_end) continue;", "weight_row > task.row_end) continue;"),),
+        edits=(
+            (
+                GEMV,
+                "weight_row >= task.row_end || row >= rows) continue;",
+                "weight_row > task.row_end || row >= rows) continue;",
+            ),
+        ),
         says="touches what lies behind|writes undeclared",
     ),
     "an undeclared read": Fault(
-        edits=((INPUT, "at < width && column < kColumns;", "at < width && column <= kColumns;"),),
+        edits=((INPUT, "at >= width || column >= kColumns", "at >= width || column > kColumns"),),
         says="reads undeclared: .*hidden",
     ),
     "a declared write that is not made": Fault(

@@ -194,7 +194,7 @@ def stuck(schedule: Schedule, *, steps: int = 1, seed: int | None = 0) -> Machin
 
 @pytest.mark.parametrize("seed", [None, 0])
 def test_a_lost_signal_is_named(seed: int | None) -> None:
-    schedule = lower(TINY.graph, workers=3)
+    schedule = lower(TINY.graph, workers=3, tagged=False)
     lost = edit(schedule, "L0.qkv#1", lambda task: replace(task, signals=()))
     total = schedule.signals_per_step["L0.qkv"]
     message = str(stuck(lost, seed=seed))
@@ -206,8 +206,23 @@ def test_a_lost_signal_is_named(seed: int | None) -> None:
         assert f"{task} (worker {worker}) waits for L0.qkv={total}, {total - 1} now" in message
 
 
-def test_every_lost_signal_is_noticed() -> None:
+@pytest.mark.parametrize("seed", [None, 0])
+def test_words_that_nobody_writes_are_named(seed: int | None) -> None:
     schedule = lower(TINY.graph, workers=3)
+    missing = edit(schedule, "L0.qkv#1", lambda task: replace(task, writes=()))
+    queues = [replace(queue, tasks=tuple(n for n in queue.tasks if n != "L0.qkv#1")) for queue in schedule.queues]
+    never = edit(schedule, "L0.qkv#1", lambda task: replace(task, waits=(Wait(counter="sample", threshold=9),)))
+    total = sum(task.id.startswith("L0.qkv#") for task in schedule.tasks)
+    assert f"waits for qkv v0={total}, {total - 1} now" in str(stuck(never, seed=seed))
+    # Words that no task writes are waited for too, by whoever reads them.
+    unwritten = replace(missing, queues=tuple(queues))
+    none = replace(unwritten, tasks=tuple(replace(t, writes=()) if "qkv" in t.id else t for t in unwritten.tasks))
+    assert "waits for qkv v0=1, 0 now" in str(stuck(none, seed=seed))
+
+
+@pytest.mark.parametrize("tagged", [False, True])
+def test_every_lost_signal_is_noticed(tagged: bool) -> None:
+    schedule = lower(TINY.graph, workers=3, tagged=tagged)
     for task in schedule.tasks:
         if task.signals and task.signals != ("sample",):
             lost = edit(schedule, task.id, lambda task: replace(task, signals=task.signals[1:]))
@@ -234,7 +249,7 @@ def test_a_gate_is_waited_for() -> None:
 
 
 def test_two_queues_that_wait_for_each_other() -> None:
-    schedule = lower(TINY.graph, workers=2)
+    schedule = lower(TINY.graph, workers=2, tagged=False)
     early = edit(schedule, "L0.qkv#0", lambda task: replace(task, waits=(Wait(counter="L0.o", threshold=1),)))
     message = str(stuck(early))
     assert "L0.qkv#0" in message

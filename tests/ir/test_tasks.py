@@ -42,8 +42,8 @@ DECLARED = {
             "rope[pos:pos+tokens, 0:2, 0:8] v0",
         ],
         [
-            "attn[0:1, 0:tokens, 32:64] v1",
-            "attn_stats[0:1, 0:tokens, 2:4, 0:2] v1",
+            "L1.attn[0:1, 0:tokens, 32:64] v0",
+            "L1.attn_stats[0:1, 0:tokens, 2:4, 0:2] v0",
             "L1.k_cache[1:2, pos:pos+tokens, 0:16] v0",
             "L1.v_cache[1:2, pos:pos+tokens, 0:16] v0",
         ],
@@ -51,11 +51,11 @@ DECLARED = {
     ),
     "L1.attention#2": (
         ["qkv[0:tokens, 0:32] v1", "rope[pos:pos+tokens, 0:2, 0:8] v0"],
-        ["attn[2:3, 0:tokens, 0:32] v1", "attn_stats[2:3, 0:tokens, 0:2, 0:2] v1"],
+        ["L1.attn[2:3, 0:tokens, 0:32] v0", "L1.attn_stats[2:3, 0:tokens, 0:2, 0:2] v0"],
         ["L1.k_cache[0:1, 0:pos, 0:16]", "L1.v_cache[0:1, 0:pos, 0:16]"],
     ),
     "L0.o#5": (
-        ["attn[0:3, 0:tokens, 0:64] v0", "attn_stats[0:3, 0:tokens, 0:4, 0:2] v0", "hidden[0:tokens, 56:64] v4'"],
+        ["L0.attn[0:3, 0:tokens, 0:64] v0", "L0.attn_stats[0:3, 0:tokens, 0:4, 0:2] v0", "hidden[0:tokens, 56:64] v4'"],
         ["hidden[0:tokens, 56:64] v0"],
         ["model.layers.0.self_attn.o_proj.weight[56:64, 0:64]"],
     ),
@@ -97,9 +97,9 @@ def test_what_a_task_declares(name: str, expected: tuple[list[str], list[str], l
 def test_attention_in_one_split_writes_a_finished_vector() -> None:
     reads, writes, _ = declared(ONE.task["L0.attention#1"])
     assert reads[0] == "qkv[0:tokens, 32:64] v0"
-    assert writes[0] == "attn[0:tokens, 32:64] v0"
+    assert writes[0] == "L0.attn[0:tokens, 32:64] v0"
     assert not any("attn_stats" in access for access in writes)
-    assert declared(ONE.task["L0.o#0"])[0] == ["attn[0:tokens, 0:64] v0", "hidden[0:tokens, 0:64] v4'"]
+    assert declared(ONE.task["L0.o#0"])[0] == ["L0.attn[0:tokens, 0:64] v0", "hidden[0:tokens, 0:64] v4'"]
 
 
 @pytest.mark.parametrize("schedule", [ONE, MANY, lower(GRAPH, workers=40)], ids=["1", "6", "40"])
@@ -131,7 +131,7 @@ def words(buffer: Buffer, tokens: int) -> int:
     """Words of ``buffer`` that a step of ``tokens`` rows is to write."""
     if buffer.id == "token":
         return 1
-    rows_axis = {"hidden": 0, "qkv": 0, "mlp": 0, "attn": -2, "attn_stats": 1}.get(buffer.id)
+    rows_axis = {"hidden": 0, "qkv": 0, "mlp": 0, "attn": -2, "attn_stats": 1}.get(buffer.id.split(".")[-1])
     if buffer.kind == "kv":
         rows_axis = 1
     total = 1

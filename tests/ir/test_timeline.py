@@ -136,13 +136,13 @@ def test_a_schedule_that_blocks_is_shown_up_to_there() -> None:
     broken = replace(
         schedule,
         tasks=tuple(
-            replace(task, waits=(Wait(counter="L1.qkv", threshold=99),)) if hop_of(task.id) == "L1.o" else task
+            replace(task, waits=(Wait(counter="L1.attention", threshold=99),)) if hop_of(task.id) == "L1.o" else task
             for task in schedule.tasks
         ),
     )
     timeline = estimate(broken, pos=0, tokens=1)
     assert {hop_of(stuck.task) for stuck in timeline.stuck} >= {"L1.o"}
-    assert any("signal 99 of L1.qkv, which gets" in stuck.waits_for for stuck in timeline.stuck)
+    assert any("signal 99 of L1.attention, which gets" in stuck.waits_for for stuck in timeline.stuck)
     assert 0 < len(timeline.spans) < len(schedule.tasks)
     assert "head" not in {span.hop for span in timeline.spans}
 

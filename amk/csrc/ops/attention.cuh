@@ -30,7 +30,7 @@ __device__ __forceinline__ bool attend(Block<Config>& block, const AttentionTask
   if constexpr (kOneRow) {
     return AttentionRowOp<Config>(block, task, cut).run();
   } else {
-    return AttentionStepOp<Config>(block, task).run();
+    return AttentionStepOp<Config>(block, task, cut).run();
   }
 }
 

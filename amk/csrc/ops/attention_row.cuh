@@ -16,6 +16,7 @@ struct AttentionRowOp : AttentionRows<Config> {
   using Scores = typename Split::Scores;
   using Element = typename Rows::Element;
   using Rows::block;
+  using Rows::finite;
   using Rows::kDim;
   using Rows::kStride;
   using Rows::kThreads;
@@ -77,13 +78,7 @@ struct AttentionRowOp : AttentionRows<Config> {
   // A lane's i-th four elements of a row that is spread over so many lanes.
   template <int kSpread, class T>
   __device__ __forceinline__ float4 vector(const T* row, int i) const {
-    const int column = (i * kSpread + block.lane % kSpread) * 4;
-    if (column >= kDim) return {0.0f, 0.0f, 0.0f, 0.0f};
-    float4 found = load_four(row + column);
-    if (column + 1 >= kDim) found.y = 0.0f;  // what lies behind a row is anything
-    if (column + 2 >= kDim) found.z = 0.0f;
-    if (column + 3 >= kDim) found.w = 0.0f;
-    return found;
+    return Rows::four(row, (i * kSpread + block.lane % kSpread) * 4);
   }
 
   // The step's own row, which split 0 sees: a warp a query.
@@ -166,9 +161,6 @@ struct AttentionRowOp : AttentionRows<Config> {
       }
     }
   }
-
-  // What has seen nothing yet weighs nothing, which minus infinity less itself would not say.
-  __device__ __forceinline__ static float finite(float top) { return top == minus_infinity() ? 0.0f : top; }
 
   // The values of a run under their weights.
   __device__ __forceinline__ void add(u32 rows) {

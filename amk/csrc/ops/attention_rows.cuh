@@ -17,12 +17,6 @@ struct Chosen<false, First, Second> {
   using Type = Second;
 };
 
-__device__ constexpr int power_above(int value) {
-  int power = 1;
-  while (power < value) power *= 2;
-  return power;
-}
-
 // What the warps of a step of one row share: sets of queries, each of so many that its state fits a thread's registers.
 template <class Config>
 struct AttentionSplit {
@@ -46,6 +40,24 @@ struct AttentionSplit {
   float own[kSlots];  // score of the step's own row
 };
 
+// What the warps of a step of several rows share: a run of rows, cut into strips, and what a strip weighs for a set of
+// queries. All but the queries lies in the order in which the lanes of a warp put it into the tensor core.
+template <class Config>
+struct AttentionRun {
+  static constexpr u32 kStrips = Config::kRunStrips;
+  static constexpr u32 kQueries = Config::kGroup * Config::kTokensMax;
+  static constexpr u32 kSetQueries = 8;
+  static constexpr u32 kSets = divide_up(kQueries, kSetQueries);
+  static constexpr u32 kSliceColumns = 16;
+  static constexpr u32 kSlices = divide_up(Config::kHeadDim, kSliceColumns);
+  static constexpr u32 kAllSlices = kSets * kSlices;
+
+  alignas(16) float q[kQueries][Config::kHeadStride];
+  uint4 weight[kStrips][kSets][kWarp];
+  float2 seen[kStrips][kSets * kSetQueries];  // the greatest score of a query, and the sum of its weights
+  uint4 value[kStrips][kSlices][kWarp];
+};
+
 template <class Config>
 struct AttentionRows {
   static constexpr int kWarps = Config::kConsumerWarps;
@@ -53,34 +65,24 @@ struct AttentionRows {
   static constexpr int kDim = Config::kHeadDim;
   static constexpr int kStride = Config::kHeadStride;  // elements of a cached row, padded to 16 bytes
   static constexpr u32 kNorm = Config::kHeadNorm;
-  static constexpr int kQueries = Config::kGroup * Config::kTokensMax;
-  static constexpr int kRows = static_cast<int>(PastPieces<Config>::kRows) > Config::kTokensMax
-                                   ? static_cast<int>(PastPieces<Config>::kRows)
-                                   : Config::kTokensMax;
 
   using Qkv = Values<Config::kTaggedQkv>;
   using Element = typename Chosen<Config::kKvBytes == 4, float, u16>::Type;  // of the cache
 
-  struct alignas(16) Run {
-    float q[kQueries][kStride];
-    float score[kQueries][kRows];
-  };
-
   // In the work area; steps of several rows, and of one, which has its queries where those have the first of theirs.
   struct Work {
-    union {
-      Run run;
-      AttentionSplit<Config> split;
-    };
     alignas(16) float fresh_k[Config::kTokensMax][kStride];
     alignas(16) float fresh_v[Config::kTokensMax][kStride];
-    float top[kQueries];     // maximum score so far
-    float total[kQueries];   // sum of exponentials under it
-    float shrink[kQueries];  // what the last maximum weighs under the new one
-    float q_norm[kQueries];
+    float q_norm[Config::kTokensMax];
     float k_norm[Config::kTokensMax];
+    union {
+      AttentionRun<Config> run;
+      AttentionSplit<Config> split;
+    };
   };
-  static_assert(sizeof(Work) <= Config::kWorkBytes, "attention does not fit the work area");
+  static_assert(sizeof(Work) <= Shared<Config>::kAttentionBytes, "attention does not fit the work area");
+  static constexpr u32 kLoadedBytes = 4 * (2 * Config::kTokensMax * (kStride + 1) + Config::kGroup * kStride) + 32;
+  static_assert(kLoadedBytes <= Config::kWorkBytes, "what is loaded would lie in sums of the task before");
 
   Block<Config>& block;
   const AttentionTask& task;
@@ -137,10 +139,15 @@ struct AttentionRows {
     return reinterpret_cast<float2*>(task.stats) + row * task.heads + task.q_head;
   }
 
-  __device__ __forceinline__ static float plain(float value) { return value; }
-  __device__ __forceinline__ static float plain(u16 value) { return from_bf16(value); }
-  __device__ __forceinline__ static float cached(const char* rows, u32 at) {
-    return plain(reinterpret_cast<const Element*>(rows)[at]);
+  // Four neighbours of a head; zeros behind its last, where anything may lie.
+  template <class T>
+  __device__ __forceinline__ static float4 four(const T* row, int column) {
+    if (column >= kDim) return {0.0f, 0.0f, 0.0f, 0.0f};
+    float4 found = load_four(row + column);
+    if (column + 1 >= kDim) found.y = 0.0f;
+    if (column + 2 >= kDim) found.z = 0.0f;
+    if (column + 3 >= kDim) found.w = 0.0f;
+    return found;
   }
 
   // A score as it enters the softmax: capped, and hidden from a row of the step that does not see the position.
@@ -153,6 +160,9 @@ struct AttentionRows {
   __device__ __forceinline__ float capped(float dot) const {
     return Config::kSoftcap ? task.softcap * tanhf(dot / task.softcap) : dot;
   }
+
+  // What has seen nothing yet weighs nothing, which minus infinity less itself would not say.
+  __device__ __forceinline__ static float finite(float top) { return top == minus_infinity() ? 0.0f : top; }
 
  private:
   static constexpr int kEach = (kDim + kWarp - 1) / kWarp;  // elements of a head that a lane turns
@@ -206,10 +216,6 @@ struct AttentionRows {
           (key ? work.fresh_k : work.fresh_v)[row][column(i)] = made[i];
         }
       }
-    }
-    for (u32 query = block.thread; !kOneRow && query < queries; query += kThreads) {
-      work.top[query] = minus_infinity();
-      work.total[query] = 0.0f;
     }
   }
 

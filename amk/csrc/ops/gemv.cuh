@@ -11,42 +11,38 @@
 
 namespace amk {
 
-// `kRows` rows of x, known beforehand, or the step's if it is 0.
+// `kRows` rows of x at most: one, or as many as a step may have. The task is cut for so many.
 template <class Config, class Shape, u32 kRows>
 struct GemvOp {
   static constexpr u32 kWarps = Config::kConsumerWarps;
   static constexpr u32 kThreads = kWarps * kWarp;
   static constexpr u32 kPitch = Shared<Config>::kSumPitch;
+  static constexpr u32 kOutputs = kRows * kTileRows;  // of a tile, those of rows that are not there among them
   // Of the outputs of a group no thread has two.
   static constexpr bool kOneEach = Shared<Config>::kSums / kPitch <= kThreads;
-  // Blocks of a piece that fall to one warp, at most.
-  static constexpr u32 kShare =
-      divide_up(least(GemvPieces<Config>::kPieceBlocks, divide_up(Shape::kColumns, kTileColumns)), kWarps);
+  using Input = GemvInput<Config, Shape, kRows>;
+  static constexpr u32 kShare = Input::kShare;
 
   // Of a row that is staged whole and cut into few blocks, a warp holds its own in registers.
-  static constexpr u32 kPieces = divide_up(divide_up(Shape::kColumns, kTileColumns), GemvPieces<Config>::kPieceBlocks);
+  static constexpr u32 kPieces = Input::kMine / kShare;
   static constexpr bool kHeld =
-      kRows == 1 && kPieces * kShare <= 4 &&
-      divide_up(Shape::kColumns, kTileColumns) * kTileColumns <= GemvPieces<Config>::columns_staged(1);
-  using Input = GemvInput<Config, Shape, kRows>;
+      kRows == 1 && Input::kMine <= 4 && Input::kBlocks * kTileColumns <= GemvPieces<Config>::columns_staged(1);
 
   Block<Config>& block;
   const GemvTask& task;
   const u32 rows;  // of x in this step
   const GemvPieces<Config> cut;
   Input input;
-  const u32 outputs;  // of a tile
-  typename Input::Fragment held[kHeld ? kPieces * kShare : 1];
+  Fragment held[kHeld ? Input::kMine : 1];
   float best = minus_infinity();
   int best_row = -1;
 
   __device__ __forceinline__ GemvOp(Block<Config>& block, const GemvTask& task)
       : block(block),
         task(task),
-        rows(kRows == 0 ? block.tokens : kRows),
-        cut(task.row_end - task.row_begin, Shape::kColumns, rows),
-        input(block, task, rows, cut),
-        outputs(rows * kTileRows) {}
+        rows(kRows == 1 ? 1 : block.tokens),
+        cut(task.row_end - task.row_begin, Shape::kColumns, kRows),
+        input(block, task, rows, cut) {}
 
   // False when the launch is over.
   __device__ __forceinline__ bool run() {
@@ -67,7 +63,7 @@ struct GemvOp {
         multiply(tiles, chunk);
       }
       if (!block.meet()) return false;
-      finish(group, tiles * outputs, beside);
+      finish(group, tiles * kOutputs, beside);
       if (group + tiles >= cut.tiles) break;
       if (!block.meet()) return false;  // before the next group's sums
       beside = read_beside(group + tiles, block.thread);
@@ -75,7 +71,7 @@ struct GemvOp {
     }
     if (Shape::kEpilogue == kEpilogueArgmax) return argmax();
     // What warp 0 alone has stored, thread 0 publishes without a meeting; and tagged words need nobody to.
-    const bool published = cut.tiles * outputs <= kWarp || task.signal_count == 0;
+    const bool published = cut.tiles * kOutputs <= kWarp || task.signal_count == 0;
     return (kRows == 1 && published) || block.meet();
   }
 
@@ -109,16 +105,17 @@ struct GemvOp {
   }
 
   // Outputs of a group are numbered by tile, row of x, row of the tile.
-  __device__ __forceinline__ u32 row_of(u32 output) const { return kRows == 1 ? 0 : output % outputs / kTileRows; }
+  __device__ __forceinline__ u32 row_of(u32 output) const { return output % kOutputs / kTileRows; }
   __device__ __forceinline__ u32 weight_row_of(u32 first_tile, u32 output) const {
-    const u32 tile = first_tile + output / outputs;
+    const u32 tile = first_tile + output / kOutputs;
     return task.row_begin + tile * kTileRows + output % kTileRows;
   }
 
   __device__ __forceinline__ Beside read_beside(u32 first_tile, u32 output) const {
     Beside found;
     const u32 weight_row = weight_row_of(first_tile, output);
-    if (output >= cut.in_group(first_tile) * outputs || weight_row >= task.row_end) return found;
+    const bool there = output < cut.in_group(first_tile) * kOutputs && row_of(output) < rows;
+    if (!there || weight_row >= task.row_end) return found;
     if (Shape::kEpilogue == kEpilogueAddResidual) {
       const Values<Shape::kTaggedOut> residual(task.residual, block.epoch(task.residual_epoch, task.residual_epochs));
       found.residual = residual.get(row_of(output) * task.out_stride + weight_row, found.missing);
@@ -145,9 +142,9 @@ struct GemvOp {
   // This warp's blocks of a row of tiles: kShare of each piece, not all of which are there.
   __device__ __forceinline__ void hold() {
 #pragma unroll
-    for (u32 i = 0; i < kPieces * kShare; ++i) {
+    for (u32 i = 0; i < Input::kMine; ++i) {
       const u32 within = block.warp + i % kShare * kWarps, at = i / kShare * cut.piece_blocks + within;
-      held[i] = within < cut.piece_blocks && at < cut.blocks ? input.fragment(at) : typename Input::Fragment{};
+      held[i] = within < cut.piece_blocks && at < cut.blocks ? input.fragment(at) : Fragment{};
     }
   }
 
@@ -175,8 +172,8 @@ struct GemvOp {
 
   // A piece: `count` blocks, `begin` blocks into the chunk, of one tile and of `more` that follow it. The sums of the
   // last are not put down: other pieces may add to them.
-  __device__ __forceinline__ void piece_of(u32 tile, u32 chunk, u32 more, u32 begin, u32 count,
-                                           const typename Input::Fragment* x, float (&sum)[2][4]) {
+  __device__ __forceinline__ void piece_of(u32 tile, u32 chunk, u32 more, u32 begin, u32 count, const Fragment* x,
+                                           float (&sum)[2][4]) {
     const char* piece = block.take() + block.lane * 16;
     share(piece, begin, count, x, sum);
     for (u32 other = 1; other <= more; ++other) {
@@ -189,7 +186,7 @@ struct GemvOp {
   }
 
   // Two sums, so that one product need not wait for another.
-  __device__ __forceinline__ void share(const char* piece, u32 begin, u32 count, const typename Input::Fragment* held,
+  __device__ __forceinline__ void share(const char* piece, u32 begin, u32 count, const Fragment* held,
                                         float (&sum)[2][4]) const {
 #pragma unroll
     for (u32 i = 0; i < kShare; ++i) {
@@ -206,7 +203,7 @@ struct GemvOp {
   __device__ __forceinline__ void put_down(u32 tile, u32 chunk, const float (&sum)[2][4]) const {
     const u32 group = block.lane / 4, quad = block.lane % 4;
     if (group >= rows) return;
-    float* to = sums() + (tile * outputs + group * kTileRows + quad * 2) * kPitch + block.warp;
+    float* to = sums() + (tile * kOutputs + group * kTileRows + quad * 2) * kPitch + block.warp;
     float even = (sum[0][0] + sum[0][2]) + (sum[1][0] + sum[1][2]);
     float odd = (sum[0][1] + sum[0][3]) + (sum[1][1] + sum[1][3]);
     if (!cut.whole() && chunk != 0) {
@@ -234,8 +231,8 @@ struct GemvOp {
         if (Shape::kBias) value += beside.bias;
       }
       const float next = Shape::kEpilogue == kEpilogueGatedMul ? shuffle_xor(value, 1) : 0.0f;
-      const u32 weight_row = weight_row_of(first_tile, output), begin = row_of(output) * task.out_stride;
-      if (output >= total || weight_row >= task.row_end || !block.good) {
+      const u32 row = row_of(output), weight_row = weight_row_of(first_tile, output), begin = row * task.out_stride;
+      if (output >= total || weight_row >= task.row_end || row >= rows || !block.good) {
         if (kOneEach) break;
         continue;
       }
@@ -296,7 +293,7 @@ struct RunGemv {
 
   template <class Shape>
   __device__ __forceinline__ bool operator()(Shape) const {
-    return GemvOp < Config, Shape, kOneRow || Shape::kLastRowOnly ? 1 : 0 > (block, task).run();
+    return GemvOp < Config, Shape, kOneRow || Shape::kLastRowOnly ? 1 : Config::kTokensMax > (block, task).run();
   }
 };
 

@@ -2,6 +2,7 @@
 // multiplies itself.
 #pragma once
 
+#include "ops/pairs.cuh"
 #include "vm/block.cuh"
 #include "vm/stream.cuh"
 #include "vm/values.cuh"
@@ -15,12 +16,22 @@ struct GemvInput {
   static constexpr u32 kColumns = Shape::kColumns;
   static constexpr u32 kHeadDim = Config::kHeadDim;
   static constexpr bool kGain = Shape::kPrologue == kPrologueNorm || Shape::kPrologue == kPrologueLayerNorm;
-  // Columns that a lane reads in one access; accesses that it makes before it uses the first, of x and of splits.
+  static constexpr bool kMerges = Shape::kPrologue == kPrologueMergeSplits;
+  // Columns that a lane reads in one access; accesses that it makes before it uses the first, of x and of splits. Where
+  // there are several rows, these are of several rows.
   static constexpr u32 kEach = 4;
   static constexpr u32 kLoads = Shape::kAligned ? 4 : 1;
-  static constexpr u32 kSplits = kLoads;
-  // Blocks of a warp that one access of all its lanes covers.
-  static constexpr u32 kAtOnce = kWarp * kEach / kTileColumns;
+  static constexpr u32 kSplits = kRows == 1 ? kLoads : 1;
+
+  // This warp's blocks, at most: kShare of each piece.
+  static constexpr u32 kBlocks = divide_up(kColumns, kTileColumns);
+  static constexpr u32 kShare = divide_up(least(GemvPieces<Config>::kPieceBlocks, kBlocks), kWarps);
+  static constexpr u32 kMine = kShare * divide_up(kBlocks, GemvPieces<Config>::kPieceBlocks);
+  // Lanes that read a row, and blocks of it that they cover in one access. Of several rows, a warp that has few blocks
+  // reads more than one at once.
+  static constexpr u32 kRowLanes = least(kRows == 1 ? kWarp : power_above(kMine) * kTileColumns / kEach, kWarp);
+  static constexpr u32 kAtOnce = kRowLanes * kEach / kTileColumns;
+  static constexpr u32 kRowsAtOnce = kWarp / kRowLanes;
 
   using X = Values<Shape::kTaggedX>;
 
@@ -44,15 +55,8 @@ struct GemvInput {
         stride(cut.chunk_blocks * kTileColumns + kRowPad),
         staged(reinterpret_cast<u32*>(block.shared.work)) {}
 
-  // A block's columns of x as the tensor core takes them, for two products: row lane / 4, eight columns from
-  // lane % 4 * 8 on.
-  struct Fragment {
-    uint4 first;
-    uint4 second;
-  };
-
-  // Of the block that is `at` blocks into the chunk. Behind the last row, some row again: what is made of it goes
-  // unread.
+  // Of the block that is `at` blocks into the chunk: row lane / 4, eight columns from lane % 4 * 8 on. Behind the last
+  // row, some row again: what is made of it goes unread.
   __device__ __forceinline__ Fragment fragment(u32 at) const {
     const u32 row = kRows == 1 ? 0 : least(block.lane / 4, rows - 1);
     const u32 place = row * stride + at * kTileColumns + block.lane % 4 * 8;
@@ -62,43 +66,35 @@ struct GemvInput {
 
   // This warp's columns of a chunk; zeros behind the last one. Sums of squares for the norm are taken the first time.
   __device__ __forceinline__ void stage(u32 chunk, bool first_time) {
-    constexpr bool kMerges = Shape::kPrologue == kPrologueMergeSplits;
     // All of these are asked for before the first is used.
-    constexpr u32 kMost = divide_up(divide_up(divide_up(kColumns, kTileColumns), kWarps), kAtOnce);
-    constexpr u32 kRowLoads = kRows == 1 || kMerges ? 1 : Shape::kTaggedX ? 2 : kLoads;
-    constexpr u32 kColumnLoads = kRows == 1 && !kMerges ? least(kLoads, kMost) : 1;
+    constexpr u32 kRowLoads = least(divide_up(kRows, kRowsAtOnce), kMerges ? 4 : Shape::kTaggedX ? 2 : kRows);
+    constexpr u32 kColumnLoads = kRows == 1 && !kMerges ? least(kLoads, divide_up(kMine, kAtOnce)) : 1;
     const u32 width = cut.in_chunk(chunk), pieces = divide_up(width, cut.piece_blocks);
-    const u32 ahead = block.lane / (kTileColumns / kEach), within = block.lane % (kTileColumns / kEach) * kEach;
+    const u32 row = block.lane / kRowLanes, within = block.lane % (kTileColumns / kEach) * kEach;
+    const u32 ahead = block.lane % kRowLanes / (kTileColumns / kEach);
 #pragma unroll 1
-    for (u32 base = 0; base < rows; base += kRowLoads) {
+    for (u32 base = row; base - row < rows; base += kRowLoads * kRowsAtOnce) {
       float sum[kRowLoads] = {};
 #pragma unroll 1
       for (u32 done = 0; done < pieces * kShare; done += kColumnLoads * kAtOnce) {
-        float4 value[kRowLoads][kColumnLoads] = {}, gain[kColumnLoads];
+        float4 value[kColumnLoads][kRowLoads] = {}, gain[kColumnLoads] = {};
 #pragma unroll
         for (u32 j = 0; j < kColumnLoads; ++j) {
           const u32 at = block_of(done + j * kAtOnce + ahead, width), column = (chunk + at) * kTileColumns + within;
-          gain[j] = kGain && at < width ? constants(task.gain, column) : float4{0.0f, 0.0f, 0.0f, 0.0f};
+          if (kGain && at < width) gain[j] = constants(task.gain, column);
         }
-        const auto ask = [&](u32& missing) {
-#pragma unroll
-          for (u32 j = 0; j < kColumnLoads; ++j) {
-            const u32 at = block_of(done + j * kAtOnce + ahead, width), column = (chunk + at) * kTileColumns + within;
-            if (at >= width || column >= kColumns) continue;
-#pragma unroll
-            for (u32 i = 0; i < kRowLoads; ++i) {
-              const X row = X(task.x, epoch).from(static_cast<u64>(first + base + i) * task.x_stride);
-              if (base + i < rows) value[i][j] = four(row, column, missing);
-            }
-          }
-        };
         if constexpr (kMerges) {
           const u32 at = block_of(done + ahead, width), column = (chunk + at) * kTileColumns + within;
-          // Lanes merge together: those without a column merge the last again.
-          value[0][0] = raw(first + base, least(column, kColumns - (Shape::kAligned ? kEach : 1)));
-          if (column >= kColumns) value[0][0] = {};
+          merge_four(base, column, value[0]);
         } else {
-          block.template await<Shape::kTaggedX>(head(), epoch, ask);
+          block.template await<Shape::kTaggedX>(head(), epoch, [&](u32& missing) {
+#pragma unroll
+            for (u32 j = 0; j < kColumnLoads; ++j) {
+              const u32 at = block_of(done + j * kAtOnce + ahead, width), column = (chunk + at) * kTileColumns + within;
+              // Anew: addresses kept from one try to the next would hold registers.
+              if (at < width && column < kColumns) read(anew(base), column, value[j], missing);
+            }
+          });
         }
 #pragma unroll
         for (u32 j = 0; j < kColumnLoads; ++j) {
@@ -106,18 +102,17 @@ struct GemvInput {
           if (at >= width) continue;
 #pragma unroll
           for (u32 i = 0; i < kRowLoads; ++i) {
-            if (base + i >= rows) continue;
-            const float4 x = value[i][j];
+            if (base + i * kRowsAtOnce >= rows) continue;
+            const float4 x = value[j][i];
             if (Shape::kPrologue == kPrologueNorm) sum[i] += x.x * x.x + x.y * x.y + (x.z * x.z + x.w * x.w);
-            put((base + i) * stride + at * kTileColumns + within, normed(base + i, column, x, gain[j]));
+            put((base + i * kRowsAtOnce) * stride + at * kTileColumns + within,
+                normed(base + i * kRowsAtOnce, column, x, gain[j]));
           }
         }
       }
       if (Shape::kPrologue == kPrologueNorm && first_time) {
 #pragma unroll
-        for (u32 i = 0; i < kRowLoads; ++i) {
-          if (base + i < rows) add_squares(base + i, sum[i], chunk != 0);
-        }
+        for (u32 i = 0; i < kRowLoads; ++i) add_squares(base + i * kRowsAtOnce, sum[i], chunk != 0);
       }
     }
     warp_sync();  // each lane reads what others of its warp have put
@@ -155,24 +150,23 @@ struct GemvInput {
   }
 
  private:
-  static constexpr u32 kShare =
-      divide_up(least(GemvPieces<Config>::kPieceBlocks, divide_up(kColumns, kTileColumns)), kWarps);
-
   // This warp's blocks, in the order in which it multiplies them: kShare of each piece, not all of which are there.
   __device__ __forceinline__ u32 block_of(u32 number, u32 width) const {
     const u32 within = block.warp + number % kShare * kWarps;
     return within < cut.piece_blocks ? number / kShare * cut.piece_blocks + within : width;
   }
 
-  // Those of a single row take as many places in turn as its sums do.
+  // A task of one row has a place for its squares as it has for its sums.
   __device__ __forceinline__ float* squares_of(u32 row) const {
     return block.shared.squares[kRows == 1 ? block.half(head()) : row];
   }
 
+  // The squares of a row, which the lanes that have read it add up.
   __device__ __forceinline__ void add_squares(u32 row, float sum, bool more) const {
-    const float all = warp_sum(sum);
+    for (int mask = kRowLanes / 2; mask > 0; mask /= 2) sum += shuffle_xor(sum, mask);
+    if (row >= rows || block.lane % kRowLanes != 0) return;
     float& to = squares_of(row)[block.warp];
-    if (block.lane == 0) to = more ? to + all : all;
+    to = more ? to + sum : sum;
   }
 
   __device__ __forceinline__ const TaskHead& head() const { return reinterpret_cast<const TaskHead&>(task); }
@@ -199,18 +193,16 @@ struct GemvInput {
     return column < kColumns ? four(Values<false>(address, 0), column, missing) : float4{0.0f, 0.0f, 0.0f, 0.0f};
   }
 
-  // Four columns of merged splits.
-  __device__ __forceinline__ float4 raw(u32 row, u32 column) const {
-    if constexpr (Shape::kAligned) {
-      return merged(row, column);
-    } else {
-      return {merged_at(row, column), merged_at(row, column + 1), merged_at(row, column + 2),
-              merged_at(row, column + 3)};
+  // Four columns of x before any norm: of a row, and of those that lie kRowsAtOnce, and twice that, behind it.
+  template <u32 kCount>
+  __device__ __forceinline__ void read(u32 row, u32 column, float4 (&x)[kCount], u32& missing) const {
+#pragma unroll
+    for (u32 i = 0; i < kCount; ++i) {
+      const u32 at = row + i * kRowsAtOnce;
+      if (at < rows) {
+        x[i] = four(X(task.x, epoch).from(static_cast<u64>(first + at) * task.x_stride), column, missing);
+      }
     }
-  }
-
-  __device__ __forceinline__ float merged_at(u32 row, u32 column) const {
-    return column < kColumns ? merged(row, column).x : 0.0f;
   }
 
   __device__ __forceinline__ float4 normed(u32 row, u32 column, float4 x, float4 gain) const {
@@ -228,41 +220,76 @@ struct GemvInput {
   }
 
   __device__ __forceinline__ void put(u32 place, float4 x) const {
-    const u32 high = to_bf16x2(x.x, x.y), higher = to_bf16x2(x.z, x.w);
-    const u32 low = to_bf16x2(x.x - from_bf16(high & 0xffffu), x.y - from_bf16(high >> 16));
-    const u32 lower = to_bf16x2(x.z - from_bf16(higher & 0xffffu), x.w - from_bf16(higher >> 16));
-    *reinterpret_cast<uint4*>(staged + place) = uint4{high, low, higher, lower};
+    *reinterpret_cast<uint4*>(staged + place) = pairs_of(x);
+  }
+
+  // Four columns of merged splits, zeros behind the last. Lanes merge together: those without a column merge the last
+  // ones again.
+  template <u32 kCount>
+  __device__ __forceinline__ void merge_four(u32 row, u32 column, float4 (&x)[kCount]) const {
+    if constexpr (Shape::kAligned) {
+      merge(row, least(column, kColumns - kEach), x);
+    } else {
+      float4 one[kEach][kCount] = {};
+#pragma unroll
+      for (u32 i = 0; i < kEach; ++i) merge(row, least(column + i, kColumns - 1), one[i]);
+#pragma unroll
+      for (u32 i = 0; i < kCount; ++i) {
+        x[i] = {one[0][i].x, column + 1 < kColumns ? one[1][i].x : 0.0f, column + 2 < kColumns ? one[2][i].x : 0.0f,
+                column + 3 < kColumns ? one[3][i].x : 0.0f};
+      }
+    }
+#pragma unroll
+    for (u32 i = 0; i < kCount; ++i) {
+      if (column >= kColumns) x[i] = {0.0f, 0.0f, 0.0f, 0.0f};
+    }
   }
 
   // Partial attention results of four columns of one head (or of the first alone, where they are not aligned), merged
-  // in split order under the greatest maximum of all.
-  __device__ __forceinline__ float4 merged(u32 row, u32 column) const {
+  // in split order under the greatest maximum of all. Behind the last row, that again.
+  template <u32 kCount>
+  __device__ __forceinline__ void merge(u32 row, u32 column, float4 (&value)[kCount]) const {
     const u32 active = PastPieces<Config>::active(block.pos, task.splits);
     const u32 stride = Config::kTokensMax * task.heads;  // from one split's statistics to the next
-    const float* part = reinterpret_cast<const float*>(task.x) + static_cast<u64>(row) * task.x_stride + column;
-    const float2* stat = reinterpret_cast<const float2*>(task.stats) + row * task.heads + column / kHeadDim;
-    const Statistics all = statistics(stat, stride, active);
-    const float share = quotient(1.0f, all.total);
-    float4 value = {0.0f, 0.0f, 0.0f, 0.0f};
+    const float2* const stats = reinterpret_cast<const float2*>(task.stats) + column / kHeadDim;
+    Statistics all[kCount];
+#pragma unroll
+    for (u32 i = 0; i < kCount; ++i) {
+      const u32 at = least(row + i * kRowsAtOnce, rows - 1);
+      all[i] = statistics(stats + at * task.heads, stride, active);
+      all[i].total = quotient(1.0f, all[i].total);
+      value[i] = {0.0f, 0.0f, 0.0f, 0.0f};
+    }
 #pragma unroll 1
     for (u32 base = 0; base < active; base += kSplits) {
-      float4 parts[kSplits];
-      float top[kSplits];
+      float4 parts[kSplits][kCount];
+      float top[kSplits][kCount];
 #pragma unroll
-      for (u32 i = 0; i < kSplits; ++i) {
-        const u32 split = least(base + i, active - 1);
-        top[i] = stat[split * stride].x;
-        parts[i] = Shape::kAligned ? load_four(part + split * task.split_stride)
-                                   : float4{part[split * task.split_stride], 0.0f, 0.0f, 0.0f};
+      for (u32 j = 0; j < kSplits; ++j) {
+        const u32 split = least(base + j, active - 1);
+#pragma unroll
+        for (u32 i = 0; i < kCount; ++i) {
+          const u32 at = least(row + i * kRowsAtOnce, rows - 1);
+          const float* part = reinterpret_cast<const float*>(task.x) + at * task.x_stride + column;
+          top[j][i] = stats[at * task.heads + split * stride].x;
+          if constexpr (Shape::kAligned) {
+            parts[j][i] = load_four(part + split * task.split_stride);
+          } else {
+            parts[j][i] = {part[split * task.split_stride], 0.0f, 0.0f, 0.0f};
+          }
+        }
       }
 #pragma unroll
-      for (u32 i = 0; i < kSplits; ++i) {
-        const float weight = base + i < active ? exp2_of((top[i] - all.top) * kLog2E) * share : 0.0f;
-        value = {value.x + parts[i].x * weight, value.y + parts[i].y * weight, value.z + parts[i].z * weight,
-                 value.w + parts[i].w * weight};
+      for (u32 j = 0; j < kSplits; ++j) {
+#pragma unroll
+        for (u32 i = 0; i < kCount; ++i) {
+          const float weight = exp2_of((top[j][i] - all[i].top) * kLog2E) * all[i].total;
+          const float by = base + j < active ? weight : 0.0f;
+          const float4 old = value[i], more = parts[j][i];
+          value[i] = {old.x + more.x * by, old.y + more.y * by, old.z + more.z * by, old.w + more.w * by};
+        }
       }
     }
-    return value;
   }
 
   // The greatest maximum of a head's splits, and their sums under it.
@@ -270,10 +297,9 @@ struct GemvInput {
     float top = minus_infinity();
     float total = 0.0f;
 
-    // The first split holds the step's own row, so where both are nothing yet, nothing is made of it.
     __device__ __forceinline__ void add(float other_top, float other_total) {
       const float most = fmaxf(top, other_top);
-      if (most == minus_infinity()) return;
+      if (most == minus_infinity()) return;  // of nothing and nothing
       total = total * exp2_of((top - most) * kLog2E) + other_total * exp2_of((other_top - most) * kLog2E);
       top = most;
     }
@@ -286,7 +312,8 @@ struct GemvInput {
                                     : kHeadDim % 8 == 0  ? 2
                                                          : 1;
 
-  // A window lets fewer splits be active than the position has it; those have written that they are empty.
+  // A window lets fewer splits be active than the position has it; those have written that they are empty. The first
+  // split holds the step's own row, so the greatest maximum is finite.
   __device__ __forceinline__ Statistics statistics(const float2* stat, u32 stride, u32 active) const {
     Statistics found;
 #pragma unroll 1

@@ -72,6 +72,9 @@ __device__ inline void store_word(Word* address, Word word) {
   asm volatile("st.relaxed.gpu.global.u64 [%0], %1;" ::"l"(address), "l"(bits) : "memory");
 }
 
+// Between two looks at words that have not come.
+__device__ inline void look_again() {}
+
 // Flags that warps of one block poll; volatile, so that a spin sees them change.
 __device__ inline u32 load_flag(const u32* flag) { return *static_cast<const volatile u32*>(flag); }
 __device__ inline void store_flag(u32* flag, u32 value) { *static_cast<volatile u32*>(flag) = value; }

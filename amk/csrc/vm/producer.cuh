@@ -83,7 +83,8 @@ struct Producer {
       const u32 following = params.pos + (step + 1) * params.tokens;
       if (following < *reinterpret_cast<const u32*>(task.prompt_length)) return true;
     }
-    const GemvPieces<Config> cut(task.row_end - task.row_begin, task.k, task.last_row_only ? 1 : params.tokens);
+    const u32 rows = task.last_row_only || params.tokens == 1 ? 1 : Config::kTokensMax;
+    const GemvPieces<Config> cut(task.row_end - task.row_begin, task.k, rows);
     const char* base = reinterpret_cast<const char*>(task.weight);
     for (u32 group = 0; group < cut.tiles; group += cut.group_tiles) {
       const u32 end = group + cut.in_group(group);

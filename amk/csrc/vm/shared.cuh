@@ -36,10 +36,13 @@ struct Shared {
   static constexpr int kSumsCounted = 4 * Config::kConsumerWarps * Config::kTokensMax * kTileRows;
   static constexpr int kSumsLeast = 2 * kTileRows * kSumPitch;
   static constexpr int kSums = kSumsCounted < kSumsLeast ? kSumsLeast : kSumsCounted;
+  static constexpr int kAttentionBytes = Config::kWorkBytes + kSums * static_cast<int>(sizeof(float));
+  static_assert(Config::kWorkBytes % 128 == 0, "there is a gap between work and sums");
 
   alignas(128) char ring[Config::kStages][Config::kStageBytes];
   alignas(128) char slots[kSlots][kTaskBytes];
-  // Activations of the running task: staged rows of a GEMV, or q, scores and new rows of attention.
+  // Activations of the running task: staged rows of a GEMV, or q, scores and new rows of attention, which go on into
+  // the sums: attention has none.
   alignas(128) char work[Config::kWorkBytes];
   alignas(16) float sums[kSums];
   alignas(16) float squares[Config::kTokensMax > 2 ? Config::kTokensMax : 2][kWarpsUp];

@@ -9,6 +9,11 @@ namespace amk {
 __device__ constexpr u32 divide_up(u32 a, u32 b) { return (a + b - 1) / b; }
 __device__ constexpr u32 least(u32 a, u32 b) { return a < b ? a : b; }
 __device__ constexpr u32 greatest(u32 a, u32 b) { return a < b ? b : a; }
+__device__ constexpr int power_above(int value) {
+  int power = 1;
+  while (power < value) power *= 2;
+  return power;
+}
 
 // A place in a ring of `kStages` stages, and the phase of its barriers. Kept as it goes, not computed from a count: the
 // count of a long launch may wrap, and 2^32 need not be a multiple of the stages. In one word, for registers are dear.
@@ -25,7 +30,8 @@ struct Cursor {
 };
 
 // A GEMV's weights: groups of tiles, as many as the block keeps sums of; of a group, chunks of columns, as many as it
-// stages. A piece is whole tiles where a stage holds several, else a part of one.
+// stages. A piece is whole tiles where a stage holds several, else a part of one. It is cut for one row of x, or for as
+// many as a step may have, whatever the step has.
 template <class Config>
 struct GemvPieces {
   static constexpr u32 kPieceBlocks = Config::kStageBytes / kBlockBytes;
@@ -59,18 +65,22 @@ struct GemvPieces {
   __device__ constexpr u32 in_chunk(u32 chunk) const { return least(chunk_blocks, blocks - chunk); }
 };
 
-// An attention split's past: runs of rows; of a run, the pieces of k, then those of v. A step of several rows has one
-// piece a run.
+// An attention split's past: runs of rows; of a run, the pieces of k, then those of v. A step of several rows takes
+// fewer rows at once: its runs have one piece of each.
 template <class Config>
 struct PastPieces {
   static constexpr u32 kRowBytes = Config::kHeadStride * Config::kKvBytes;
   static constexpr u32 kRows = Config::kPastRows;  // of a piece
-  static constexpr u32 kRowsPerSplit = 64;         // amk/ir/attention.py
+  // Rows whose values are one right operand of the tensor core: of fp32 half as many, as hi and lo.
+  static constexpr u32 kStripRows = Config::kKvBytes == 4 ? 8 : 16;
+  static constexpr u32 kRowsPerSplit = 64;  // amk/ir/attention.py
 
   u32 low;
   u32 high;
 
-  __device__ __forceinline__ static u32 run_rows(u32 tokens) { return tokens == 1 ? Config::kRunRows : kRows; }
+  __device__ __forceinline__ static u32 run_rows(u32 tokens) {
+    return tokens == 1 ? Config::kRunRows : least(Config::kRunStrips * kStripRows, kRows);
+  }
 
   // Splits that a past of so many rows is cut into.
   __device__ __forceinline__ static u32 active(u32 seen, u32 splits) {

@@ -60,6 +60,7 @@ template <class Ask>
 __device__ __forceinline__ bool wait_words(const Params& params, Ending* ending, const Waiting& what, Ask ask) {
   u64 start = 0;
   for (u32 spins = 1; !ask(); ++spins) {
+    look_again();
     if (spins % kLook != 0) continue;
     if (start == 0) start = clock_now();
     const bool late = clock_now() - start > params.watchdog_clocks;

@@ -37,7 +37,6 @@ MERGED_BYTES = 128 * 1024
 
 
 TAGGED_WORDS_MAX = 2**20
-
 HELD_TILES = 2
 """Tiles of a GEMV's weight rows whose sums every target keeps at once for a step of any rows."""
 
@@ -299,7 +298,10 @@ class _Tiler:
         t, width = self.options.tokens_per_pass, hop.heads * hop.head_dim
         splits = self.options.splits(hop.kv_heads, width, self.target)
         # Plain: all splits are read by every reader, which would poll each other's way.
-        out, stats = self.activation("attn", hop, *((splits, t, width) if splits > 1 else (t, width)), tagged=False), None
+        out, stats = (
+            self.activation("attn", hop, *((splits, t, width) if splits > 1 else (t, width)), tagged=False),
+            None,
+        )
         self.stored[hop.out] = out
         if splits > 1:
             stats = self.activation("attn_stats", hop, splits, t, hop.heads, 2, tagged=False)

@@ -1,4 +1,7 @@
-"""sync: counters order each hop behind the one before, and each step behind the last; nothing missing or to spare."""
+"""sync: counters order each hop behind the one before, and each step behind the last; nothing missing or to spare.
+
+Where words are tagged, only what is plain has counters.
+"""
 
 from __future__ import annotations
 
@@ -22,9 +25,15 @@ MODELS = {
     "5/5": llama_graph(hidden=80, layers=2, heads=5, kv_heads=5, head_dim=16, intermediate=136, vocab=32_001),
 }
 COUNTS = (1, 2, 7, 132)
-SCHEDULES = {(name, workers): lower(graph, workers=workers) for name, graph in MODELS.items() for workers in COUNTS}
+CASES = [(name, workers) for name in MODELS for workers in COUNTS]
+PLAIN = {(name, workers): lower(MODELS[name], workers=workers, tagged=False) for name, workers in CASES}
+TAGGED = {(name, workers): lower(MODELS[name], workers=workers) for name, workers in CASES}
 
-each_schedule = pytest.mark.parametrize("schedule", SCHEDULES.values(), ids=lambda s: f"{s.target.workers}-workers")
+each_schedule = pytest.mark.parametrize(
+    "schedule", [*PLAIN.values(), *TAGGED.values()], ids=[f"{n}-{w}-{k}" for k in ("plain", "tagged") for n, w in CASES]
+)
+each_plain = pytest.mark.parametrize("schedule", PLAIN.values(), ids=[f"{n}-{w}" for n, w in CASES])
+each_tagged = pytest.mark.parametrize("schedule", TAGGED.values(), ids=[f"{n}-{w}" for n, w in CASES])
 each_count = pytest.mark.parametrize("workers", COUNTS)
 
 
@@ -48,7 +57,7 @@ def test_each_task_stands_in_one_queue(schedule: Schedule) -> None:
     assert set(queued.values()) == {1}
 
 
-@each_schedule
+@each_plain
 def test_a_queue_is_in_hop_order(schedule: Schedule) -> None:
     place = {hop: number for number, hop in enumerate(["begin", *hops_of(schedule)])}
     for queue in queues_of(schedule):
@@ -78,7 +87,7 @@ def test_a_threshold_is_all_signals_of_this_step_or_none(schedule: Schedule) -> 
     assert waited == set(hops_of(schedule)), "a counter that nobody waits for is to spare"
 
 
-@each_schedule
+@each_plain
 def test_a_task_is_behind_all_of_the_hop_before(schedule: Schedule) -> None:
     signals = schedule.signals_per_step
     before = {later: earlier for earlier, later in pairwise(hops_of(schedule))}
@@ -92,12 +101,41 @@ def test_a_task_is_behind_all_of_the_hop_before(schedule: Schedule) -> None:
                 assert Wait(counter=hop, threshold=signals[hop]) in met
 
 
+@each_tagged
+def test_a_queue_is_in_the_same_order_whether_words_are_tagged_or_not(schedule: Schedule) -> None:
+    plain = next(other for case, other in PLAIN.items() if TAGGED[case] is schedule)
+    assert schedule.queues == plain.queues
+
+
+@each_tagged
+def test_a_task_waits_for_the_hop_that_it_reads_plain_data_from_and_for_no_other(schedule: Schedule) -> None:
+    signals = schedule.signals_per_step
+    writer = {
+        (write.region.buffer, write.version): hop_of(task)
+        for task in schedule.tasks
+        for write in task.writes
+        if schedule.buffer[write.region.buffer].kind in {"activation", "state"}
+    }
+    assert {buffer.id for buffer in schedule.buffers if buffer.tagged} == {"hidden", "qkv", "mlp"}
+    for queue in queues_of(schedule):
+        met: set[str] = set()
+        for task in queue:
+            if isinstance(task.op, Begin):
+                continue
+            met |= {wait.counter for wait in task.waits}
+            plain = [read for read in task.reads if not schedule.buffer[read.region.buffer].tagged and read.lag == 0]
+            sources = {writer.get((read.region.buffer, read.version)) for read in plain} - {None}
+            assert {wait.counter for wait in task.waits} <= sources <= met
+            assert all(wait.threshold == signals[wait.counter] for wait in task.waits)
+
+
 @each_schedule
 def test_a_task_signals_its_hop_once(schedule: Schedule) -> None:
     join = hops_of(schedule)[-2]
     for task in schedule.tasks:
         own = [counter for counter in task.signals if counter != join or hop_of(task) == join]
-        assert own == ([] if isinstance(task.op, Begin) else [hop_of(task)])
+        counted = not isinstance(task.op, Begin) and hop_of(task) in hops_of(schedule)
+        assert own == ([hop_of(task)] if counted else [])
 
 
 @each_schedule
@@ -132,14 +170,14 @@ def test_a_task_declares_what_its_kind_derives(schedule: Schedule) -> None:
 
 
 def test_a_tiny_model_leaves_most_workers_with_a_begin_alone() -> None:
-    schedule = SCHEDULES["one head", 132]
+    schedule = PLAIN["one head", 132]
     alone = [queue for queue in queues_of(schedule) if len(queue) == 1]
     assert len(alone) > 100
     assert all(task.signals == ("head",) for (task,) in alone)
 
 
 def test_one_worker_runs_everything_in_order() -> None:
-    (queue,) = queues_of(SCHEDULES["one head", 1])
+    (queue,) = queues_of(PLAIN["one head", 1])
     assert [task.id for task in queue] == [
         "begin#0", "L0.qkv#0", "L0.attention#0", "L0.o#0", "L0.gate_up#0", "L0.down#0", "head#0", "sample#0"
     ]  # fmt: skip

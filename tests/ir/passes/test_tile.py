@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import dataclasses
 from itertools import pairwise
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from amk.errors import BadOptionError
 from amk.ir.buffers import Operand, Source
 from amk.ir.graph import Graph
+from amk.ir.hops import GemvHop
 from amk.ir.passes.fuse import Fuse
 from amk.ir.passes.tile import EOS_SLOTS, Tile, Tiled, pieces
 from amk.ir.tasks import AddResidual, Argmax, Attention, GatedMul, Gemv, MergeSplits, Norm, Sample, Store
@@ -122,7 +125,7 @@ def test_attention_is_a_task_a_head_and_split(workers: int, splits: int) -> None
     assert {task.splits for task in tasks} == {splits}
     assert all(isinstance(task, Attention) and (task.stats is None) == (splits == 1) for task in tasks)
     prologues = {task.prologue for task in hop(tiled, "L1.o")}
-    merge = MergeSplits(stats=Operand(buffer="attn_stats", version=1), splits=splits, heads=4)
+    merge = MergeSplits(stats=Operand(buffer="L1.attn_stats"), splits=splits, heads=4)
     assert prologues == {None if splits == 1 else merge}
 
 
@@ -175,8 +178,8 @@ def test_buffers() -> None:
     assert shapes == {
         "hidden": (3, 64),
         "qkv": (3, 128),
-        "attn": (2, 3, 64),
-        "attn_stats": (2, 3, 4, 2),
+        **{f"L{layer}.attn": (2, 3, 64) for layer in range(2)},
+        **{f"L{layer}.attn_stats": (2, 3, 4, 2) for layer in range(2)},
         "mlp": (3, 96),
         "logits": (97,),
         "best_value": (4,),
@@ -197,6 +200,42 @@ def test_buffers() -> None:
     assert buffers["L1.gate_up.weight"].shape == (192, 64)
 
 
+@pytest.mark.parametrize(
+    ("words", "k_chunk", "tagged"),
+    [
+        (8192, 4096, {"hidden", "qkv", "mlp"}),
+        (128, 4096, {"hidden", "qkv"}),
+        (100, 4096, {"hidden"}),
+        (63, 4096, set()),
+        (0, 4096, set()),
+        # Of a row that is staged in chunks several tiles may be stored before the last is multiplied.
+        (8192, 32, set()),
+    ],
+)
+def test_narrow_rows_are_tagged(words: int, k_chunk: int, tagged: set[str]) -> None:
+    graph = llama_graph(hidden=64, layers=2, heads=4, kv_heads=2, head_dim=16, intermediate=136)
+    target = replace(cpu_target(2), k_chunk=k_chunk)
+    tiled = Tile(max_context=64, tagged_words=words).run(Fuse().run(graph), target)
+    assert {buffer.id for buffer in tiled.buffers if buffer.tagged} == tagged
+    # A plain activation between tagged ones is each layer's own; where all are plain, the layers share them.
+    assert ("L1.attn" in {buffer.id for buffer in tiled.buffers}) == bool(tagged)
+
+
+def test_a_norm_that_is_no_scale_of_the_product_leaves_all_rows_plain() -> None:
+    program = Fuse().run(llama_graph())
+    centred = dataclasses.replace(
+        program,
+        hops=tuple(
+            dataclasses.replace(hop, norm=dataclasses.replace(hop.norm, centred=True))
+            if isinstance(hop, GemvHop) and hop.norm
+            else hop
+            for hop in program.hops
+        ),
+    )
+    assert any(buffer.tagged for buffer in Tile(max_context=64).run(program, cpu_target(2)).buffers)
+    assert not any(buffer.tagged for buffer in Tile(max_context=64).run(centred, cpu_target(2)).buffers)
+
+
 @pytest.mark.parametrize("tied", [True, False])
 def test_every_checkpoint_tensor_is_read_once(tied: bool) -> None:
     graph = llama_graph(tied=tied)
@@ -209,7 +248,14 @@ def test_every_checkpoint_tensor_is_read_once(tied: bool) -> None:
 
 @pytest.mark.parametrize(
     "options",
-    [{"max_context": 0}, {"tokens_per_pass": 0}, {"splits_max": 0}, {"max_context": 4, "tokens_per_pass": 5}],
+    [
+        {"max_context": 0},
+        {"tokens_per_pass": 0},
+        {"splits_max": 0},
+        {"max_context": 4, "tokens_per_pass": 5},
+        {"tagged_words": -1},
+        {"tagged_words": 2**20 + 1},
+    ],
 )
 def test_options_out_of_range_are_refused(options: dict[str, int]) -> None:
     with pytest.raises(BadOptionError, match="out of range"):

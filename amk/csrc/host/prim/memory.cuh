@@ -25,7 +25,6 @@ struct TwoWords {
 };
 
 inline Word load_word(const Word* address) {
-  host::pause();
   const u64 bits = __atomic_load_n(reinterpret_cast<const u64*>(address), __ATOMIC_RELAXED);
   return {float_of(static_cast<u32>(bits)), static_cast<u32>(bits >> 32)};
 }
@@ -36,6 +35,8 @@ inline void store_word(Word* address, Word word) {
   const u64 bits = static_cast<u64>(word.epoch) << 32 | bits_of(word.value);
   __atomic_store_n(reinterpret_cast<u64*>(address), bits, __ATOMIC_RELAXED);
 }
+
+inline void look_again() { host::pause(); }
 
 inline u32 load_flag(const u32* flag) { return __atomic_load_n(flag, __ATOMIC_RELAXED); }
 inline void store_flag(u32* flag, u32 value) { __atomic_store_n(flag, value, __ATOMIC_RELAXED); }
