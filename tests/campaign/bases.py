@@ -95,7 +95,9 @@ def _atoms() -> Iterator[Base]:
     for name, graph in ATOMS.items():
         for workers in (1, 2, 2, 3) if name == "one" else (1, 2):
             for splits, context in ((1, 2), (2, 3)):
-                made = lower(graph, workers=workers, max_context=context, tokens_per_pass=1, splits_max=splits)
+                made = lower(
+                    graph, workers=workers, max_context=context, tokens_per_pass=1, splits_max=splits, tagged=False
+                )
                 label = f"{name}/w{workers}/splits{splits}/context{context}"
                 yield Base(name=label, schedule=drifting(made, workers - 1), walked=True)
                 yield Base(name=f"{label}/tags", schedule=with_tags(made), walked=True)
@@ -106,7 +108,9 @@ def _small() -> Iterator[Base]:
         for workers in (2, 3, 5, 8):
             for splits, tokens in ((1, 1), (2, 2), (4, 8)):
                 bf16 = (number + workers + splits) % 2 == 0
-                made = lower(graph, workers=workers, splits_max=splits, tokens_per_pass=tokens, bf16_kv=bf16)
+                made = lower(
+                    graph, workers=workers, splits_max=splits, tokens_per_pass=tokens, bf16_kv=bf16, tagged=False
+                )
                 drift = (workers + splits) % 3
                 label = f"{name}/w{workers}/splits{splits}/tokens{tokens}/{'bf16' if bf16 else 'f32'}/drift{drift}"
                 yield Base(name=label, schedule=drifting(made, drift))

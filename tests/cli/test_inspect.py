@@ -20,7 +20,7 @@ from tests.builders import llama_graph, lower
 from tests.conftest import Run
 
 Report = Callable[..., dict]
-SCHEDULE = lower(llama_graph(), workers=4, max_context=600)
+SCHEDULE = lower(llama_graph(), workers=4, max_context=600, tagged=False)
 
 
 @pytest.fixture

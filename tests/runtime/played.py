@@ -48,8 +48,9 @@ class PlayedChip:
         assert out.flags.c_contiguous
         ctypes.memmove(out.ctypes.data, address, out.nbytes)
 
-    def launch(self, params: bytes) -> None:
+    def launch(self, params: bytes, *, rows: bool = False) -> None:
         assert self.pending is None
+        assert rows == (abi.PARAMS.unpack(params)["tokens"] > 1)
         self.pending = abi.PARAMS.unpack(params)
         self.launched.append(self.pending)
 
@@ -97,5 +98,6 @@ def counting(backend: KernelBackend, *, stop_after: int = 10**9) -> Kernel:
 
 def inputs(backend: KernelBackend) -> dict[str, NDArray[np.uint32]]:
     """What ``begin`` and ``enter`` set, as words."""
-    sizes = {"prompt": 3, "prompt_length": 1, "eos": 16, "hidden": 2 * backend.schedule.buffer["hidden"].shape[1]}
+    sizes = {"prompt": 3, "prompt_length": 1, "eos": 16, "hidden": 0}
+    sizes["hidden"] = 2 * backend.schedule.buffer["hidden"].shape[1] * 2  # of two rows, values and epochs
     return {name: words(backend.placed.address[name], size) for name, size in sizes.items()}

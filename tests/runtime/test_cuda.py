@@ -141,8 +141,8 @@ def test_inputs_reach_the_device_and_a_launch_takes_the_whole_grid(
     assert found["prompt_length"].tolist() == [3]
     assert found["eos"].astype(np.int32).tolist() == [2] + [-1] * 15
     table = random_llama().get_input_embeddings().weight.float()
-    hidden = found["hidden"].view(np.float32).reshape(2, 64)
-    assert torch.equal(torch.from_numpy(hidden.copy()), table[[5, 130]].detach())
+    words = found["hidden"].view(np.float32).reshape(2, 64, 2)
+    assert torch.equal(torch.from_numpy(words[..., 0].copy()), table[[5, 130]].detach())
     played.kernel = counting(backend)
     assert list(backend.run(pos=0, tokens=8, steps=2)) == [2]
     assert backend.token(16) == 16

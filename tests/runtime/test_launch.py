@@ -58,8 +58,9 @@ def test_inputs_reach_the_chip(chip: PlayedChip, fields: dict[str, Any], tmp_pat
     assert found["prompt_length"].tolist() == [3]
     assert found["eos"].astype(np.int32).tolist() == [2] + [-1] * 15
     table = random_llama(**fields).get_input_embeddings().weight.float()
-    hidden = found["hidden"].view(np.float32).reshape(2, -1)
-    assert torch.equal(torch.from_numpy(hidden.copy()), table[[5, 130]].detach())
+    words = found["hidden"].view(np.float32).reshape(2, -1, 2)
+    assert torch.equal(torch.from_numpy(words[..., 0].copy()), table[[5, 130]].detach())
+    assert not words[..., 1].view(np.uint32).any()  # the epoch that is read by the first step of all
 
 
 def test_a_launch_is_awaited_booked_and_counted(chip: PlayedChip, backend: KernelBackend) -> None:
@@ -107,11 +108,12 @@ def test_of_all_waits_the_one_the_others_stand_behind_is_named(
     chip: PlayedChip, backend: KernelBackend, model: amk.CompiledModel
 ) -> None:
     counters = [counter.id for counter in model.schedule.counters]
-    task = next(i for i, name in enumerate(backend._queues.names) if name.startswith("L1.o#"))
+    names = backend._queues.names
+    task, sampler = (next(i for i, name in enumerate(names) if name.startswith(hop)) for hop in ("L1.o#", "sample#"))
 
     def stuck(params: dict[str, Any]) -> None:
         reports = words(params["reports"], 132 * 2 * 6).reshape(132, 2, 6)
-        reports[3, 0] = (1, 0, 2, counters.index("head"), 5, 132)
+        reports[3, 0] = (1, sampler, 2, counters.index("head"), 5, 132)
         reports[9, 0] = (1, task, 2, counters.index("L1.attention"), 7, 8)
         reports[9, 1] = (1, 0, 3, counters.index("sample"), 0, 1)
         words(params["counters"], 1)[0] = 99

@@ -17,7 +17,7 @@ from tests.validator.changes import with_task
 
 @pytest.fixture(scope="module")
 def schedule() -> Schedule:
-    return lower(llama_graph(), workers=3)
+    return lower(llama_graph(), workers=3, tagged=False)
 
 
 @pytest.fixture

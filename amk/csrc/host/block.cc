@@ -119,7 +119,7 @@ void Block::run() {
 }
 
 void Block::finish() {
-  (launch_.params.tokens == 1 ? amk_kernel : amk_kernel_of_rows)(launch_.params);
+  (amk_kernel_of_rows && launch_.params.tokens > 1 ? amk_kernel_of_rows : amk_kernel)(launch_.params);
   const watch::Unseen unseen;
   --live_;
   go_on(true);

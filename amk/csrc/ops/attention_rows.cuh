@@ -118,6 +118,7 @@ struct AttentionRows {
         qkv.get(at / width * task.qkv_stride + begin + at % width, missing);
       }
     });
+    block.begun(head());
     return block.meet();
   }
 
