@@ -20,6 +20,7 @@ from amk.codegen.errors import NotGeneratableError
 from amk.codegen.shapes import GemvShape, gemv_shapes
 from amk.codegen.supported import HeadShape, head_shape, hidden_tagged
 from amk.ir.buffers import ITEM_BYTES
+from amk.ir.layout import tiles_summed
 from amk.ir.record import Record
 from amk.ir.regions import TOKENS
 from amk.ir.schedule import Schedule
@@ -153,7 +154,7 @@ def kernel_config(schedule: Schedule) -> KernelConfig:
     attention = kept + max(run + strip * strips, split + split_score * run_rows) - sums
     staged = STAGED_BYTES * tokens * (target.k_chunk + ROW_PAD)
     work = _up(min(max(attention, staged, loaded), room), WORK_ALIGN)
-    _check_tagged(schedule, work, sums)
+    _check_tagged(schedule, work)
     return KernelConfig(
         consumer_warps=target.consumer_warps,
         stages=target.stages,
@@ -178,32 +179,29 @@ def kernel_config(schedule: Schedule) -> KernelConfig:
     )
 
 
-def _check_tagged(schedule: Schedule, work: int, sums: int) -> None:
+def _check_tagged(schedule: Schedule, work: int) -> None:
     """V2 of the validator: nothing tagged is stored before the task's last read."""
     for task in schedule.tasks:
         if not isinstance(task.op, Gemv) or isinstance(task.op.epilogue, Argmax):
             continue
         tagged = schedule.buffer[task.op.epilogue.out.buffer].tagged
-        if tagged and any(
-            _stores_early(task.op, rows, schedule, work, sums) for rows in {1, schedule.symbol(TOKENS).high}
-        ):
+        if tagged and any(_stores_early(task.op, rows, schedule, work) for rows in {1, schedule.symbol(TOKENS).high}):
             raise NotGeneratableError(
                 feature=f"{task.id}, which would store tagged words before it has read all of its input",
                 fix="use fewer tokens_per_pass, or the tile pass of this version",
             )
 
 
-def _stores_early(op: Gemv, rows: int, schedule: Schedule, work: int, sums: int) -> bool:
+def _stores_early(op: Gemv, rows: int, schedule: Schedule, work: int) -> bool:
     """Whether a step of ``rows`` rows stores some tiles before it has staged all of x (csrc/vm/stream.cuh).
 
     It has where it stages whole rows, or stores all tiles at once.
     """
     low, high = op.rows
-    pitch = _up(schedule.target.consumer_warps, _VECTOR) + _VECTOR
     piece = schedule.target.stage_bytes // _BLOCK_BYTES
     staged = (work // (rows * STAGED_BYTES) - ROW_PAD) // TILE_COLUMNS
     staged = staged if staged < piece else staged // piece * piece
-    stored = max(1, sums // _FLOAT // (2 if rows == 1 else 1) // (rows * TILE_ROWS * pitch))
+    stored = tiles_summed(schedule.target.consumer_warps, rows, schedule.symbol(TOKENS).high)
     return -(-op.k // TILE_COLUMNS) > staged and -(-(high - low) // TILE_ROWS) > stored
 
 

@@ -93,8 +93,13 @@ def headers_for(arch: str, *, stamped: bool = False) -> dict[str, str]:
 
 def render(config: KernelConfig) -> str:
     """The rendered file: an instantiation of the kernel for steps of one row, and one for several if there are such."""
-    kernels = [(KERNEL, "true"), (KERNEL_OF_ROWS, "false")][: 2 if config.tokens_max > 1 else 1]
+    kernels = [(name, "false" if rows else "true") for rows, name in kernel_names(config).items()]
     return environment().get_template(TEMPLATE).render(config=config, kernels=kernels)
+
+
+def kernel_names(config: KernelConfig) -> dict[bool, str]:
+    """Names of a cubin's kernels, by whether they are for steps of several rows."""
+    return {False: KERNEL, True: KERNEL_OF_ROWS} if config.tokens_max > 1 else {False: KERNEL}
 
 
 def csrc_headers() -> dict[str, str]:

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from amk.codegen.emit import KERNEL, KERNEL_OF_ROWS
+from amk.codegen.emit import kernel_names
 from amk.runtime.chip import Pinned
 from amk.runtime.device import Device, probe
 from amk.runtime.driver import Context, call, download, is_idle, upload, zero
@@ -61,7 +61,7 @@ class CudaChip:
             with self._active():
                 self.clock_hz = 1e3 * self._context.attribute("CLOCK_RATE")
                 self._module = self._load(cubin)
-                self._functions = {False: self._function(KERNEL)}
+                self._functions = {rows: self._function(name) for rows, name in kernel_names(config).items()}
                 self._stream = call("cuStreamCreate", 1)  # CU_STREAM_NON_BLOCKING
                 self._owned.callback(call, "cuStreamDestroy", self._stream)
         except BaseException:
@@ -128,8 +128,6 @@ class CudaChip:
         argument = ctypes.create_string_buffer(params, len(params))
         pointers = np.array([ctypes.addressof(argument)], dtype=np.uint64)
         with self._active():
-            if rows not in self._functions:
-                self._functions[rows] = self._function(KERNEL_OF_ROWS)
             call(
                 "cuLaunchCooperativeKernel",
                 self._functions[rows],

@@ -1,8 +1,8 @@
 // gemv: rows of a weight matrix times the step's rows, by tensor core, with what stands before and behind it fused in.
 //
 // Each consumer warp multiplies the column blocks that are its own (every kWarps-th), stages the columns of x that
-// these need, and shares nothing with other warps until their sums are added. So a task has two meetings: behind its
-// waits, and before the sums.
+// these need, and shares nothing with other warps until their sums are added. So a task has a meeting before the sums,
+// and one behind its waits, if it has any: tagged words are waited for by those who multiply them.
 #pragma once
 
 #include "ops/best.cuh"
@@ -293,7 +293,8 @@ struct RunGemv {
 
   template <class Shape>
   __device__ __forceinline__ bool operator()(Shape) const {
-    return GemvOp < Config, Shape, kOneRow || Shape::kLastRowOnly ? 1 : Config::kTokensMax > (block, task).run();
+    constexpr u32 kRows = kOneRow || Shape::kLastRowOnly ? 1 : Config::kTokensMax;
+    return GemvOp<Config, Shape, kRows>(block, task).run();
   }
 };
 

@@ -10,7 +10,7 @@ from amk.errors import BadOptionError
 from amk.ir.buffers import Buffer, Dtype, Kind, Operand, RopeSource, Source
 from amk.ir.graph import HeadNorm as GraphHeadNorm
 from amk.ir.hops import AddNormHop, AttentionHop, GemvHop, Hop, NormSpec, Program, SampleHop
-from amk.ir.layout import TILE_COLUMNS, TILE_ROWS
+from amk.ir.layout import TILE_COLUMNS, TILE_ROWS, tiles_summed
 from amk.ir.tasks import (
     AddNorm,
     AddResidual,
@@ -37,8 +37,6 @@ MERGED_BYTES = 128 * 1024
 
 
 TAGGED_WORDS_MAX = 2**20
-HELD_TILES = 2
-"""Tiles of a GEMV's weight rows whose sums every target keeps at once for a step of any rows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -176,7 +174,8 @@ class _Tiler:
         if hop.stored == "logits":
             return True  # which are not tagged
         read_whole = hop.k <= self.target.k_chunk
-        stored_at_once = -(-hop.rows // (TILE_ROWS * self.target.workers)) <= HELD_TILES
+        tiles, most = -(-hop.rows // (TILE_ROWS * self.target.workers)), self.options.tokens_per_pass
+        stored_at_once = all(tiles <= tiles_summed(self.target.consumer_warps, rows, most) for rows in {1, most})
         return (read_whole or stored_at_once) and not (hop.norm and hop.norm.centred)
 
     def tiled(self) -> Tiled:
