@@ -5,10 +5,11 @@ sums and scratch are what the capacity rule of the validator adds up; the work a
 
     ring | sums | scratch | work: max(attention, staged activations), at most what the target has left
 
-Attention adds nothing up: it has the area of the sums too. It takes a run of cached rows at once: a step of one row
-several stages of the ring, a step of several rows some strips of 16 or 8, and both fewer where what they keep of a run
-would not fit. The rendered source holds the compiler to the result: ``sizeof(Shared<Config>)`` is asserted to be within
-``shared_bytes``, which is what a launch asks for.
+Attention adds nothing up: it has the area of the sums too, but for what a step of one row stages before the warps first
+meet. It takes a run of cached rows at once: a step of one row several stages of the ring where its past is long, else
+some strips of 16 or 8, as a step of several rows does; and fewer where what it keeps of a run would not fit. The
+rendered source holds the compiler to the result: ``sizeof(Shared<Config>)`` is asserted to be within ``shared_bytes``,
+which is what a launch asks for.
 """
 
 from __future__ import annotations
@@ -69,9 +70,9 @@ class KernelConfig(Record):
     past_rows
         Cached rows of a piece of the stream.
     run_rows
-        Cached rows that attention of a step of one row takes at once.
+        Cached rows that attention of a step of one row takes at once of a long past.
     run_strips
-        Strips of 16 rows, or 8 of fp32, that attention of a step of several rows takes at once.
+        Strips of 16 rows, or 8 of fp32, that attention takes at once else, the step's own rows among them.
     tokens_max
         Most rows of a step.
     head_dim, head_stride
@@ -136,14 +137,19 @@ def kernel_config(schedule: Schedule) -> KernelConfig:
     queries = head.group * tokens
     # The step's own rows, their norms, and the areas' alignment.
     kept = _FLOAT * (2 * tokens * stride + 2 * tokens) + 2 * COPY_UNIT
-    run, strip = _run_bytes(head, queries, stride)
+    run, strip, values = _run_bytes(head, queries, stride)
     split, split_score = _split_bytes(head, stride, target.consumer_warps)
     rows = min(target.stage_bytes // (stride * item), (room - kept - split) // split_score, RUN_ROWS_MAX)
     sums = target.consumer_warps * tokens * SUMS_BYTES
-    strips = min((room + sums - kept - run) // strip, RUN_STRIPS_MAX)
-    # What attention loads before the warps first meet must not lie in sums that the task before still reads.
+    # Of a step of one row: loaded and staged before the warps first meet, so not in sums that they may still read.
     loaded = kept + _FLOAT * head.group * stride
+    strips = min((room + sums - kept - run) // strip, (room - loaded) // values, RUN_STRIPS_MAX)
     least = max(loaded, STAGED_BYTES * tokens * (TILE_COLUMNS + ROW_PAD))
+    if target.stages < 2:
+        raise NotGeneratableError(
+            feature="attention through a ring of one stage: it holds keys while it stages values",
+            fix="use a target with two stages or more",
+        )
     if rows < 1 or strips < 1 or least > room:
         raise NotGeneratableError(
             feature=f"attention of {queries} queries of {head.dim} in the {max(room, 0)} bytes of shared memory that "
@@ -153,7 +159,7 @@ def kernel_config(schedule: Schedule) -> KernelConfig:
     run_rows = min((room - kept - split) // split_score, RUN_ROWS_MAX) // rows * rows
     attention = kept + max(run + strip * strips, split + split_score * run_rows) - sums
     staged = STAGED_BYTES * tokens * (target.k_chunk + ROW_PAD)
-    work = _up(min(max(attention, staged, loaded), room), WORK_ALIGN)
+    work = _up(min(max(attention, staged, loaded + values * strips), room), WORK_ALIGN)
     _check_tagged(schedule, work)
     return KernelConfig(
         consumer_warps=target.consumer_warps,
@@ -205,10 +211,11 @@ def _stores_early(op: Gemv, rows: int, schedule: Schedule, work: int) -> bool:
     return -(-op.k // TILE_COLUMNS) > staged and -(-(high - low) // TILE_ROWS) > stored
 
 
-def _run_bytes(head: HeadShape, queries: int, stride: int) -> tuple[int, int]:
-    """Of ``AttentionRun`` (csrc/ops/attention_rows.cuh): its size without strips, and what a strip adds."""
+def _run_bytes(head: HeadShape, queries: int, stride: int) -> tuple[int, int, int]:
+    """Of ``AttentionRun`` (csrc/ops/attention_rows.cuh): without strips, what a strip adds, and its values of that."""
     sets, slices = -(-queries // _SET_QUERIES), -(-head.dim // _SLICE_COLUMNS)
-    return _FLOAT * queries * stride, sets * (_FRAGMENT + 2 * _FLOAT * _SET_QUERIES) + slices * _FRAGMENT
+    values = slices * _FRAGMENT
+    return _FLOAT * queries * stride, sets * (_FRAGMENT + 2 * _FLOAT * _SET_QUERIES) + values, values
 
 
 def _split_bytes(head: HeadShape, stride: int, warps: int) -> tuple[int, int]:

@@ -45,6 +45,13 @@ def attention_bytes(config: KernelConfig) -> int:
     return 4 * (rows + 2 * config.tokens_max) + config.run_strips * strip_bytes(config) + 32
 
 
+def early_bytes(config: KernelConfig) -> int:
+    """Of a step of one row, before the warps first meet: the step's own rows, q, and values of a run of strips."""
+    rows = (config.group + 2 * config.tokens_max) * config.head_stride
+    slices = -(-config.head_dim // 16)
+    return 4 * (rows + 2 * config.tokens_max) + config.run_strips * slices * 512 + 32
+
+
 @every_kernel
 def test_shared_memory_fits_and_is_used(schedule: Schedule) -> None:
     target, config = schedule.target, kernel_config(schedule)
@@ -52,6 +59,7 @@ def test_shared_memory_fits_and_is_used(schedule: Schedule) -> None:
     assert ring + config.work_bytes < config.shared_bytes <= target.shared_memory_bytes
     sums = config.consumer_warps * config.tokens_max * SUMS_BYTES
     assert attention_bytes(config) <= config.work_bytes + sums
+    assert early_bytes(config) <= config.work_bytes
     assert config.work_bytes % WORK_ALIGN == 0
     stage_rows = min(config.stage_bytes // (config.head_stride * config.kv_bytes), RUN_ROWS_MAX)
     assert 1 <= config.past_rows <= stage_rows
@@ -61,7 +69,8 @@ def test_shared_memory_fits_and_is_used(schedule: Schedule) -> None:
     # Fewer strips are taken only where one more would not fit.
     if config.run_strips < RUN_STRIPS_MAX:
         room = sums + config.work_bytes + target.shared_memory_bytes - config.shared_bytes
-        assert attention_bytes(config) + strip_bytes(config) > room - WORK_ALIGN
+        late = attention_bytes(config) + strip_bytes(config) > room - WORK_ALIGN
+        assert late or early_bytes(config) + -(-config.head_dim // 16) * 512 > room - sums - WORK_ALIGN
 
 
 @every_kernel
@@ -101,6 +110,13 @@ def test_what_does_not_fit_is_refused_by_name(change: dict[str, int]) -> None:
     schedule = scheduled("llama-8b", "sm_120")
     with pytest.raises(NotGeneratableError, match="shared memory that the ring of rtx5090 leaves"):
         kernel_config(replace(schedule, target=replace(schedule.target, **change)))
+
+
+def test_a_ring_of_one_stage_is_refused() -> None:
+    """Attention holds a piece of keys while it stages one of values."""
+    schedule = scheduled("smollm2", "sm_90")
+    with pytest.raises(NotGeneratableError, match="a ring of one stage"):
+        kernel_config(replace(schedule, target=replace(schedule.target, stages=1)))
 
 
 @pytest.mark.parametrize("bf16", [False, True], ids=["f32", "bf16"])

@@ -34,7 +34,7 @@ DECLARED = {
         ["qkv[0:tokens, 0:24] v0"],
         ["L0.qkv.weight[0:24, 0:64]"],
     ),
-    "L1.attention#3": (
+    "L1.attention#1": (
         [
             "qkv[0:tokens, 32:64] v1",
             "qkv[0:tokens, 80:96] v1",
@@ -49,7 +49,7 @@ DECLARED = {
         ],
         ["L1.k_cache[1:2, 0:pos, 0:16]", "L1.v_cache[1:2, 0:pos, 0:16]"],
     ),
-    "L1.attention#2": (
+    "L1.attention#4": (
         ["qkv[0:tokens, 0:32] v1", "rope[pos:pos+tokens, 0:2, 0:8] v0"],
         ["L1.attn[2:3, 0:tokens, 0:32] v0", "L1.attn_stats[2:3, 0:tokens, 0:2, 0:2] v0"],
         ["L1.k_cache[0:1, 0:pos, 0:16]", "L1.v_cache[0:1, 0:pos, 0:16]"],
@@ -184,7 +184,7 @@ def test_the_cost_of_attention_in_one_split() -> None:
 @pytest.mark.parametrize("pos", [0, 1, 256, 257, 600, 5000])
 def test_the_splits_of_a_head_stream_its_past_once(pos: int) -> None:
     env = {"pos": pos, "tokens": 3}
-    tasks = [MANY.task[f"L0.attention#{split}"].op for split in range(3)]
+    tasks = [MANY.task[f"L0.attention#{2 * split}"].op for split in range(3)]
     assert sum(task.cost(MANY.buffer, env).stream_bytes for task in tasks) == 2 * pos * 16 * 4
     assert sum(task.macs(env) for task in tasks) == 2 * 32 * 3 * (pos + 3)
 

@@ -1,5 +1,5 @@
-// attention of a step of one row, a run of the past at a time: the warps share its rows out twice, first for the
-// scores, which all of them see, and then, under one maximum, for the weighted sum of the values.
+// attention of a step of one row over a long past, a run of it at a time: the warps share its rows out twice, first for
+// the scores, which all of them see, and then, under one maximum, for the weighted sum of the values.
 //
 // For the scores a cached row is spread over kLanes lanes of a warp, for the sum over as many as it has vectors of
 // four. Where the query group is large, the warps share the queries out too.
@@ -10,8 +10,8 @@
 namespace amk {
 
 template <class Config>
-struct AttentionRowOp : AttentionRows<Config> {
-  using Rows = AttentionRows<Config>;
+struct AttentionRowOp : AttentionRows<Config, 1> {
+  using Rows = AttentionRows<Config, 1>;
   using Split = AttentionSplit<Config>;
   using Scores = typename Split::Scores;
   using Element = typename Rows::Element;
@@ -57,7 +57,7 @@ struct AttentionRowOp : AttentionRows<Config> {
 
   // False when the launch is over.
   __device__ __forceinline__ bool run() {
-    if (!this->template begin<true>()) return false;
+    if (!this->begin()) return false;
     score_own();
 #pragma unroll 1
     for (u32 row = cut.low; row < cut.high; row += kRunRows) {

@@ -17,7 +17,8 @@ struct Chosen<false, First, Second> {
   using Type = Second;
 };
 
-// What the warps of a step of one row share: sets of queries, each of so many that its state fits a thread's registers.
+// What the warps of a step of one row share over a long past: sets of queries, each of so many that its state fits a
+// thread's registers.
 template <class Config>
 struct AttentionSplit {
   static constexpr int kWarps = Config::kConsumerWarps;
@@ -40,12 +41,12 @@ struct AttentionSplit {
   float own[kSlots];  // score of the step's own row
 };
 
-// What the warps of a step of several rows share: a run of rows, cut into strips, and what a strip weighs for a set of
-// queries. All but the queries lies in the order in which the lanes of a warp put it into the tensor core.
-template <class Config>
+// What the warps share where the tensor core multiplies: a run of rows, cut into strips, and what a strip weighs for a
+// set of queries. All but the queries lies in the order in which the lanes of a warp put it into the tensor core.
+template <class Config, u32 kStepRows>
 struct AttentionRun {
   static constexpr u32 kStrips = Config::kRunStrips;
-  static constexpr u32 kQueries = Config::kGroup * Config::kTokensMax;
+  static constexpr u32 kQueries = Config::kGroup * kStepRows;
   static constexpr u32 kSetQueries = 8;
   static constexpr u32 kSets = divide_up(kQueries, kSetQueries);
   static constexpr u32 kSliceColumns = 16;
@@ -53,12 +54,13 @@ struct AttentionRun {
   static constexpr u32 kAllSlices = kSets * kSlices;
 
   alignas(16) float q[kQueries][Config::kHeadStride];
+  uint4 value[kStrips][kSlices][kWarp];
   uint4 weight[kStrips][kSets][kWarp];
   float2 seen[kStrips][kSets * kSetQueries];  // the greatest score of a query, and the sum of its weights
-  uint4 value[kStrips][kSlices][kWarp];
 };
 
-template <class Config>
+// `kStepRows` rows of the step at most: one, or as many as a step may have.
+template <class Config, u32 kStepRows>
 struct AttentionRows {
   static constexpr int kWarps = Config::kConsumerWarps;
   static constexpr int kThreads = kWarps * kWarp;
@@ -69,52 +71,60 @@ struct AttentionRows {
   using Qkv = Values<Config::kTaggedQkv>;
   using Element = typename Chosen<Config::kKvBytes == 4, float, u16>::Type;  // of the cache
 
-  // In the work area; steps of several rows, and of one, which has its queries where those have the first of theirs.
+  // In the work area. Over a long past a step of one row has its queries where they are over a short one.
+  using Run = AttentionRun<Config, kStepRows>;
   struct Work {
-    alignas(16) float fresh_k[Config::kTokensMax][kStride];
-    alignas(16) float fresh_v[Config::kTokensMax][kStride];
-    float q_norm[Config::kTokensMax];
-    float k_norm[Config::kTokensMax];
+    alignas(16) float fresh_k[kStepRows][kStride];
+    alignas(16) float fresh_v[kStepRows][kStride];
+    float q_norm[kStepRows];
+    float k_norm[kStepRows];
     union {
-      AttentionRun<Config> run;
+      Run run;
       AttentionSplit<Config> split;
     };
   };
   static_assert(sizeof(Work) <= Shared<Config>::kAttentionBytes, "attention does not fit the work area");
-  static constexpr u32 kLoadedBytes = 4 * (2 * Config::kTokensMax * (kStride + 1) + Config::kGroup * kStride) + 32;
-  static_assert(kLoadedBytes <= Config::kWorkBytes, "what is loaded would lie in sums of the task before");
+  // Of a step of one row: what is loaded, and staged of the past, before the warps first meet. Steps of several rows
+  // end their tasks with a meeting.
+  static constexpr u32 kEarlyBytes =
+      8 * (kStepRows * (kStride + 1)) + 32 + sizeof(Run) - sizeof(Run::weight) - sizeof(Run::seen);
+  static_assert(kStepRows > 1 || kEarlyBytes <= Config::kWorkBytes, "values would lie in sums that are still read");
 
   Block<Config>& block;
   const AttentionTask& task;
   Work& work;
-  u32 queries;  // group * tokens, query = head * tokens + row
+  const u32 tokens;   // rows of the step
+  const u32 queries;  // group * tokens, query = head * tokens + row
   const Qkv qkv;
 
   __device__ __forceinline__ AttentionRows(Block<Config>& block, const AttentionTask& task)
       : block(block),
         task(task),
         work(*reinterpret_cast<Work*>(block.shared.work)),
-        queries(Config::kGroup * block.tokens),
+        tokens(kStepRows == 1 ? 1 : block.tokens),
+        queries(Config::kGroup * tokens),
         qkv(task.qkv, block.epoch(task.qkv_epoch, task.qkv_epochs)) {}
 
   // Rows in shared memory, seen by all. False when the launch is over.
-  template <bool kOneRow>
   __device__ __forceinline__ bool begin() {
+    if (!block.template open<Config::kTaggedQkv>(head())) return false;
     if (kNorm == kHeadNormRow) {
       norms();
       if (!block.meet()) return false;
     }
-    load<kOneRow>();
+    load();
     if (Config::kTaggedQkv) block.begun(head());
     return block.meet();
   }
 
   // Nothing but the queries' words, which say that the task may write.
   __device__ __forceinline__ bool see_queries() const {
+    if (!block.template open<Config::kTaggedQkv>(head())) return false;
+    if (!Config::kTaggedQkv) return true;
     const u32 begin = kNorm == kHeadNormRow ? 0 : task.q_column;
     const u32 width = (kNorm == kHeadNormRow ? task.heads : Config::kGroup) * kDim;
     block.template await<Config::kTaggedQkv>(head(), epoch(), [&](u32& missing) {
-      for (u32 at = block.thread; at < block.tokens * width; at += kThreads) {
+      for (u32 at = block.thread; at < tokens * width; at += kThreads) {
         qkv.get(at / width * task.qkv_stride + begin + at % width, missing);
       }
     });
@@ -122,10 +132,16 @@ struct AttentionRows {
     return block.meet();
   }
 
+  // Warps that have none of the step's own rows to load; all, where each has some.
+  __device__ __forceinline__ u32 idle_warps() const {
+    const u32 loaded = heads() * tokens;
+    return loaded < kWarps ? kWarps - loaded : kWarps;
+  }
+
   // The step's own keys and values to the cache, once all have read what the task reads.
   __device__ __forceinline__ void append() const {
     if (task.split != 0) return;
-    for (u32 at = block.thread; at < block.tokens * kDim; at += kThreads) {
+    for (u32 at = block.thread; at < tokens * kDim; at += kThreads) {
       const u32 row = at / kDim, column = at % kDim;
       keep(task.k_cache, row, column, work.fresh_k[row][column]);
       keep(task.v_cache, row, column, work.fresh_v[row][column]);
@@ -169,14 +185,16 @@ struct AttentionRows {
   static constexpr int kEach = (kDim + kWarp - 1) / kWarp;  // elements of a head that a lane turns
 
   __device__ __forceinline__ const TaskHead& head() const { return reinterpret_cast<const TaskHead&>(task); }
+  // Of each of the step's rows: the queries, and in split 0 the key and the value.
+  __device__ __forceinline__ u32 heads() const { return Config::kGroup + (task.split == 0 ? 2 : 0); }
   __device__ __forceinline__ u32 epoch() const { return block.epoch(task.qkv_epoch, task.qkv_epochs); }
 
   // 1 / sqrt(mean(x^2) + eps) of the whole rows that queries and keys are parts of; one warp each.
   __device__ __forceinline__ void norms() {
     const u32 kinds = task.split == 0 ? 2 : 1;
-    for (u32 item = block.warp; item < kinds * block.tokens; item += kWarps) {
-      const u32 row = item % block.tokens;
-      const bool key = item >= block.tokens;
+    for (u32 item = block.warp; item < kinds * tokens; item += kWarps) {
+      const u32 row = item % tokens;
+      const bool key = item >= tokens;
       const u32 width = (key ? task.kv_heads : task.heads) * kDim;
       const u32 begin = row * task.qkv_stride + (key ? task.heads * kDim : 0);
       float squares = 0.0f;
@@ -194,12 +212,9 @@ struct AttentionRows {
 
   // Rotated q and, in split 0, rotated k and plain v of the step's rows, not rounded to the cache's type. A warp a
   // head.
-  template <bool kOneRow>
   __device__ __forceinline__ void load() {
-    const u32 tokens = kOneRow ? 1 : block.tokens;
-    const u32 heads = Config::kGroup + (task.split == 0 ? 2 : 0);
 #pragma unroll 1
-    for (u32 item = block.warp; item < heads * tokens; item += kWarps) {
+    for (u32 item = block.warp; item < heads() * tokens; item += kWarps) {
       const u32 row = item % tokens, head = item / tokens;
       const bool query = head < Config::kGroup, key = head == Config::kGroup;
       const u32 at = query ? task.q_column + head * kDim : key ? task.k_column : task.v_column;

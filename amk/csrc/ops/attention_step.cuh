@@ -1,9 +1,9 @@
-// attention of a step of several rows, on the tensor core: a run of rows at a time, in strips, for sets of eight
-// queries.
+// attention of a step of several rows, or of one over a short past, on the tensor core: a run of rows at a time, in
+// strips, for sets of eight queries.
 //
-// First a warp weighs a strip for a set: its scores, and their exponentials under the strip's own greatest, so that no
-// warp waits for another's. All meet. Then a warp sums the values of all strips for a set, in a slice of 16 columns,
-// each strip by what its greatest score weighs under the greatest of all.
+// First values are staged. Then a warp weighs a strip for a set: its scores, and their exponentials under the strip's
+// own greatest, so that no warp waits for another's. All meet. Then a warp sums the values of all strips for a set, in
+// a slice of 16 columns, each strip by what its greatest score weighs under the greatest of all.
 //
 // What is fp32 goes into a product as hi + lo. On the left, these are the operand's upper and lower eight rows: of
 // queries, and of their weights. On the right, keys take two products, and a strip is eight rows, whose values are
@@ -17,10 +17,10 @@
 
 namespace amk {
 
-template <class Config>
-struct AttentionStepOp : AttentionRows<Config> {
-  using Rows = AttentionRows<Config>;
-  using Run = AttentionRun<Config>;
+template <class Config, u32 kStepRows>
+struct AttentionStepOp : AttentionRows<Config, kStepRows> {
+  using Rows = AttentionRows<Config, kStepRows>;
+  using Run = typename Rows::Run;
   using Element = typename Rows::Element;
   using Rows::block;
   using Rows::finite;
@@ -28,6 +28,7 @@ struct AttentionStepOp : AttentionRows<Config> {
   using Rows::kStride;
   using Rows::queries;
   using Rows::task;
+  using Rows::tokens;
   using Rows::work;
   static constexpr u32 kWarps = Config::kConsumerWarps;
   static constexpr u32 kStripRows = PastPieces<Config>::kStripRows;
@@ -37,7 +38,7 @@ struct AttentionStepOp : AttentionRows<Config> {
   static constexpr u32 kShares = divide_up(Run::kSets * kSetShares, kWarps);
   // Of columns of keys; beside a large share there are registers for one.
   static constexpr int kBlocksAtOnce = kShares * kShareSlices <= 2 ? 2 : 1;
-  static_assert(Config::kTokensMax <= 8, "a step's own rows are more than a strip");
+  static_assert(kStepRows <= 8, "a step's own rows are more than a strip");
 
   // To a lane, of one query, four columns of each slice.
   struct Share {
@@ -55,15 +56,18 @@ struct AttentionStepOp : AttentionRows<Config> {
 
   // False when the launch is over.
   __device__ __forceinline__ bool run() {
-    if (!this->template begin<false>()) return false;
     u32 row = cut.low;
     bool own = task.split == 0;  // the step's own rows are still to come: behind the past, where a strip is left
 #pragma unroll 1
     while (true) {
-      const u32 rows = least(cut.run_rows(block.tokens), cut.high - row), past = divide_up(rows, kStripRows);
-      const bool with_own = own && row + rows == cut.high && past < Run::kStrips;
+      const u32 rows = least(PastPieces<Config>::kStripsRows, cut.high - row), past = divide_up(rows, kStripRows);
+      const bool with_own = own && row + rows == cut.high && past < Run::kStrips, first = row == cut.low;
       block.identify();  // again: what follows from it would hold registers that the result needs
-      prepare(row, rows, with_own);
+      const u32 keys = rows == 0 ? 0 : block.hold();
+      if (rows != 0) stage_past(rows, first ? this->idle_warps() : kWarps);
+      if (first && !this->begin()) return false;
+      block.identify();
+      weigh_run(keys, row, rows, with_own);
       if (!block.meet()) return false;
       block.identify();
       add(past + with_own);
@@ -77,46 +81,53 @@ struct AttentionStepOp : AttentionRows<Config> {
   }
 
  private:
-  // Weights and values of a run: of the past from position `first` on, and of the step's own rows, of which each is
-  // seen by itself and later ones.
-  __device__ __forceinline__ void prepare(u32 first, u32 rows, bool with_own) const {
+  // Values of a run's past, which need not wait for the step's own rows. So many warps do it: the last ones.
+  __device__ __forceinline__ void stage_past(u32 rows, u32 warps) const {
+    const Element* values = reinterpret_cast<const Element*>(block.take());
+    const u32 from_last = kWarps - 1 - block.warp, pieces = divide_up(rows, kStripRows) * Run::kSlices;
+#pragma unroll 1
+    for (u32 piece = from_last < warps ? from_last : pieces; piece < pieces; piece += warps) {
+      const u32 strip = piece / Run::kSlices, begin = strip * kStripRows;
+      stage(values + begin * kStride, rows - begin, strip, piece % Run::kSlices);
+    }
+    block.give_back();
+  }
+
+  // Weights of a run: of the past from position `first` on, whose keys lie in a stage of the ring; and of the step's
+  // own rows, of which each is seen by itself and later ones, with the values of these.
+  __device__ __forceinline__ void weigh_run(u32 keys_stage, u32 first, u32 rows, bool with_own) const {
+    const Element* keys = reinterpret_cast<const Element*>(block.shared.ring[keys_stage]);
     const u32 past = divide_up(rows, kStripRows), strips = past + with_own;
-    u32 item = block.warp, piece = kWarps - 1 - block.warp;  // those who weigh one strip less stage one more
-    if (rows != 0) {
-      const Element* keys = reinterpret_cast<const Element*>(block.take());
 #pragma unroll 1
-      for (; item < past * Run::kSets; item += kWarps) {
-        const u32 strip = item / Run::kSets, begin = strip * kStripRows;
-        weigh(keys + begin * kStride, rows - begin, first + begin, strip, item % Run::kSets);
+    for (u32 item = block.warp; item < strips * Run::kSets; item += kWarps) {
+      const u32 strip = item / Run::kSets, set = item % Run::kSets, begin = strip * kStripRows;
+      if constexpr (sizeof(Element) == 4) {  // one product for both
+        const bool own = strip == past;
+        weigh(own ? work.fresh_k[0] : keys + begin * kStride, own ? tokens : rows - begin,
+              own ? block.pos : first + begin, strip, set);
+      } else if (strip < past) {
+        weigh(keys + begin * kStride, rows - begin, first + begin, strip, set);
+      } else {
+        weigh(work.fresh_k[0], tokens, block.pos, strip, set);
       }
-      block.give_back();
-      const Element* values = reinterpret_cast<const Element*>(block.take());
-#pragma unroll 1
-      for (; piece < past * Run::kSlices; piece += kWarps) {
-        const u32 strip = piece / Run::kSlices, begin = strip * kStripRows;
-        stage(values + begin * kStride, rows - begin, strip, piece % Run::kSlices);
-      }
-      block.give_back();
     }
+    if (rows != 0) block.give_back(keys_stage);
+    if (!with_own) return;
 #pragma unroll 1
-    for (; item < strips * Run::kSets; item += kWarps) {
-      weigh(work.fresh_k[0], block.tokens, block.pos, past, item % Run::kSets);
-    }
-#pragma unroll 1
-    for (; piece < strips * Run::kSlices; piece += kWarps) {
-      stage(work.fresh_v[0], block.tokens, past, piece % Run::kSlices);
+    for (u32 piece = kWarps - 1 - block.warp; piece < Run::kSlices; piece += kWarps) {
+      stage(work.fresh_v[0], tokens, past, piece);
     }
   }
 
   // What a strip's rows weigh for a set of queries. `rows` are left from its first on, which is at position `first`.
   template <class T>
   __device__ __forceinline__ void weigh(const T* keys, u32 rows, u32 first, u32 strip, u32 set) const {
-    const u32 query = set * Run::kSetQueries + block.lane / 4, row = query % block.tokens;
+    const u32 query = set * Run::kSetQueries + block.lane / 4, row = query % tokens;
     if (set * Run::kSetQueries >= queries) return;
     // Behind the last query or row, that again.
     const float* q = work.run.q[least(query, queries - 1)];
     constexpr u32 kHalves = sizeof(T) == 4 ? 1 : 2;
-    float sum[kHalves][4] = {};  // of eight rows each
+    float sum[kHalves][2][4] = {};  // of eight rows each; two, so that one product need not wait for another
 #pragma unroll kBlocksAtOnce
     for (int begin = 0; begin < kDim; begin += kTileColumns) {
       const int column = begin + block.lane % 4 * 8;
@@ -124,11 +135,11 @@ struct AttentionStepOp : AttentionRows<Config> {
 #pragma unroll
       for (u32 half = 0; half < kHalves; ++half) {
         const Fragment b = fragment(keys + least(half * 8 + block.lane / 4, rows - 1) * kStride, column);
-        mma_bf16(sum[half], a.first, b.first.x, b.first.z);
-        mma_bf16(sum[half], a.second, b.second.x, b.second.z);
+        mma_bf16(sum[half][0], a.first, b.first.x, b.first.z);
+        mma_bf16(sum[half][1], a.second, b.second.x, b.second.z);
         if constexpr (sizeof(T) == 4) {
-          mma_bf16(sum[half], a.first, b.first.y, b.first.w);
-          mma_bf16(sum[half], a.second, b.second.y, b.second.w);
+          mma_bf16(sum[half][0], a.first, b.first.y, b.first.w);
+          mma_bf16(sum[half][1], a.second, b.second.y, b.second.w);
         }
       }
     }
@@ -136,7 +147,8 @@ struct AttentionStepOp : AttentionRows<Config> {
 #pragma unroll
     for (u32 i = 0; i < 2 * kHalves; ++i) {
       const u32 half = i / 2, at = half * 8 + block.lane % 4 * 2 + i % 2;
-      const float dot = sum[half][i % 2] + sum[half][i % 2 + 2];
+      const float (&some)[2][4] = sum[half];
+      const float dot = (some[0][i % 2] + some[0][i % 2 + 2]) + (some[1][i % 2] + some[1][i % 2 + 2]);
       weight[i] = at < rows ? this->scored(dot, first + at, row) * kLog2E : minus_infinity();
       top = fmaxf(top, weight[i]);
     }
@@ -250,7 +262,7 @@ struct AttentionStepOp : AttentionRows<Config> {
       const u32 query = set_of(i) * Run::kSetQueries + block.lane / 4;
       if (query >= queries) continue;
       const Share& mine = share[i];
-      const u32 head = query % block.tokens * task.heads + task.q_head + query / block.tokens;
+      const u32 head = query % tokens * task.heads + task.q_head + query / tokens;
       const float by = task.stats == 0 ? quotient(1.0f, mine.total) : 1.0f;
 #pragma unroll
       for (u32 j = 0; j < kShareSlices; ++j) {

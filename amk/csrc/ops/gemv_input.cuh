@@ -252,45 +252,59 @@ struct GemvInput {
     const u32 active = PastPieces<Config>::active(block.pos, task.splits);
     const u32 stride = Config::kTokensMax * task.heads;  // from one split's statistics to the next
     const float2* const stats = reinterpret_cast<const float2*>(task.stats) + column / kHeadDim;
+    Parts<kCount> parts;
+    parts.ask(*this, row, column, stats, 0, active);  // before the statistics have come
     Statistics all[kCount];
 #pragma unroll
     for (u32 i = 0; i < kCount; ++i) {
-      const u32 at = least(row + i * kRowsAtOnce, rows - 1);
-      all[i] = statistics(stats + at * task.heads, stride, active);
+      all[i] = statistics(stats + least(row + i * kRowsAtOnce, rows - 1) * task.heads, stride, active);
       all[i].total = quotient(1.0f, all[i].total);
       value[i] = {0.0f, 0.0f, 0.0f, 0.0f};
     }
 #pragma unroll 1
-    for (u32 base = 0; base < active; base += kSplits) {
-      float4 parts[kSplits][kCount];
-      float top[kSplits][kCount];
+    for (u32 base = 0;;) {
+#pragma unroll
+      for (u32 j = 0; j < kSplits; ++j) {
+#pragma unroll
+        for (u32 i = 0; i < kCount; ++i) {
+          const float weight = exp2_of((parts.top[j][i] - all[i].top) * kLog2E) * all[i].total;
+          const float by = base + j < active ? weight : 0.0f;
+          const float4 old = value[i], more = parts.of[j][i];
+          value[i] = {old.x + more.x * by, old.y + more.y * by, old.z + more.z * by, old.w + more.w * by};
+        }
+      }
+      base += kSplits;
+      if (base >= active) break;
+      parts.ask(*this, row, column, stats, base, active);
+    }
+  }
+
+  // Columns of some splits, and the maxima of these. Behind the last split, that again.
+  template <u32 kCount>
+  struct Parts {
+    float4 of[kSplits][kCount];
+    float top[kSplits][kCount];
+
+    __device__ __forceinline__ void ask(const GemvInput& input, u32 row, u32 column, const float2* stats, u32 base,
+                                        u32 active) {
+      const GemvTask& task = input.task;
 #pragma unroll
       for (u32 j = 0; j < kSplits; ++j) {
         const u32 split = least(base + j, active - 1);
 #pragma unroll
         for (u32 i = 0; i < kCount; ++i) {
-          const u32 at = least(row + i * kRowsAtOnce, rows - 1);
+          const u32 at = least(row + i * kRowsAtOnce, input.rows - 1);
           const float* part = reinterpret_cast<const float*>(task.x) + at * task.x_stride + column;
-          top[j][i] = stats[at * task.heads + split * stride].x;
+          top[j][i] = stats[(split * Config::kTokensMax + at) * task.heads].x;
           if constexpr (Shape::kAligned) {
-            parts[j][i] = load_four(part + split * task.split_stride);
+            of[j][i] = load_four(part + split * task.split_stride);
           } else {
-            parts[j][i] = {part[split * task.split_stride], 0.0f, 0.0f, 0.0f};
+            of[j][i] = {part[split * task.split_stride], 0.0f, 0.0f, 0.0f};
           }
         }
       }
-#pragma unroll
-      for (u32 j = 0; j < kSplits; ++j) {
-#pragma unroll
-        for (u32 i = 0; i < kCount; ++i) {
-          const float weight = exp2_of((top[j][i] - all[i].top) * kLog2E) * all[i].total;
-          const float by = base + j < active ? weight : 0.0f;
-          const float4 old = value[i], more = parts[j][i];
-          value[i] = {old.x + more.x * by, old.y + more.y * by, old.z + more.z * by, old.w + more.w * by};
-        }
-      }
     }
-  }
+  };
 
   // The greatest maximum of a head's splits, and their sums under it.
   struct Statistics {

@@ -109,9 +109,20 @@ struct Block {
 
   // Give the piece back; the producer may overwrite it once every warp has.
   __device__ __forceinline__ void give_back() {
-    warp_sync();
-    if (lane == 0) mbarrier_arrive(&shared.ring_empty[piece.stage()]);
+    give_back(piece.stage());
     piece.advance();
+  }
+  __device__ __forceinline__ void give_back(u32 stage) {
+    warp_sync();
+    if (lane == 0) mbarrier_arrive(&shared.ring_empty[stage]);
+  }
+
+  // The next piece, to be given back by its stage when others have been taken.
+  __device__ __forceinline__ u32 hold() {
+    take();
+    const u32 stage = piece.stage();
+    piece.advance();
+    return stage;
   }
 
   // Sum over all consumer threads, in one fixed order, seen by all. They meet.

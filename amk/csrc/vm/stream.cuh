@@ -66,21 +66,20 @@ struct GemvPieces {
 };
 
 // An attention split's past: runs of rows; of a run, the pieces of k, then those of v. A step of several rows takes
-// fewer rows at once: its runs have one piece of each.
+// fewer rows at once: its runs have one piece of each; as does a step of one whose past is no longer than that.
 template <class Config>
 struct PastPieces {
   static constexpr u32 kRowBytes = Config::kHeadStride * Config::kKvBytes;
   static constexpr u32 kRows = Config::kPastRows;  // of a piece
   // Rows whose values are one right operand of the tensor core: of fp32 half as many, as hi and lo.
   static constexpr u32 kStripRows = Config::kKvBytes == 4 ? 8 : 16;
+  static constexpr u32 kStripsRows = least((Config::kRunStrips > 1 ? Config::kRunStrips - 1 : 1) * kStripRows, kRows);
   static constexpr u32 kRowsPerSplit = 64;  // amk/ir/attention.py
 
   u32 low;
   u32 high;
 
-  __device__ __forceinline__ static u32 run_rows(u32 tokens) {
-    return tokens == 1 ? Config::kRunRows : least(Config::kRunStrips * kStripRows, kRows);
-  }
+  __device__ __forceinline__ static u32 run_rows(u32 tokens) { return tokens == 1 ? Config::kRunRows : kStripsRows; }
 
   // Splits that a past of so many rows is cut into.
   __device__ __forceinline__ static u32 active(u32 seen, u32 splits) {

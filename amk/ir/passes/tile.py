@@ -330,8 +330,8 @@ class _Tiler:
                 q_norm=q_norm,
                 k_norm=k_norm,
             )
-            for kv_head in range(hop.kv_heads)
             for split in range(splits)
+            for kv_head in range(hop.kv_heads)
         )
 
     def head_norm(self, norm: GraphHeadNorm | None) -> HeadNorm | None:

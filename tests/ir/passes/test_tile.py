@@ -121,7 +121,7 @@ def test_each_hop_covers_its_rows_once(workers: int, vocab: int) -> None:
 def test_attention_is_a_task_a_head_and_split(workers: int, splits: int) -> None:
     tiled = tile(llama_graph(heads=4, kv_heads=2), workers=workers)
     tasks = hop(tiled, "L1.attention")
-    assert [(task.kv_head, task.split) for task in tasks] == [(h, s) for h in range(2) for s in range(splits)]
+    assert [(task.kv_head, task.split) for task in tasks] == [(h, s) for s in range(splits) for h in range(2)]
     assert {task.splits for task in tasks} == {splits}
     assert all(isinstance(task, Attention) and (task.stats is None) == (splits == 1) for task in tasks)
     prologues = {task.prologue for task in hop(tiled, "L1.o")}
