@@ -9,10 +9,15 @@ import torch
 from torch import Tensor
 
 from amk.frontend.trace import hf_config, quiet
+from amk.ir.quantize import Quantization, rounded
+
+_HEAD, _TABLE = "lm_head.weight", "embed_tokens.weight"
 
 
-def float32_model(config: dict[str, Any], load: Callable[[str], Tensor]) -> Any:
-    """The model of ``config`` with every parameter taken from ``load``, rounded to bf16 as amk packs it, and upcast.
+def float32_model(
+    config: dict[str, Any], load: Callable[[str], Tensor], *, quantization: Quantization | None = None
+) -> Any:
+    """The model of ``config`` with every parameter taken from ``load``, rounded as amk packs it, and upcast.
 
     Parameters
     ----------
@@ -20,12 +25,20 @@ def float32_model(config: dict[str, Any], load: Callable[[str], Tensor]) -> Any:
         A parsed config.json.
     load
         Checkpoint tensor by state-dict name.
+    quantization
+        How matrices are made integers; None where they are bf16.
     """
-    return filled_model(config, load, dtype=torch.float32, attention="eager", device="cpu")
+    return filled_model(config, load, dtype=torch.float32, attention="eager", device="cpu", quantization=quantization)
 
 
 def filled_model(
-    config: dict[str, Any], load: Callable[[str], Tensor], *, dtype: torch.dtype, attention: str, device: str
+    config: dict[str, Any],
+    load: Callable[[str], Tensor],
+    *,
+    dtype: torch.dtype,
+    attention: str,
+    device: str,
+    quantization: Quantization | None = None,
 ) -> Any:
     """The same with parameters of another type, on another device, with another implementation of attention."""
     from transformers import AutoModelForCausalLM
@@ -36,13 +49,30 @@ def filled_model(
         model = factory.from_config(hf_config(config), attn_implementation=attention, dtype=dtype)
     # Tying is part of the initialisation that was left out, which takes minutes for billions of parameters.
     model.tie_weights()
+    parameters = dict(model.named_parameters())
     with torch.no_grad():
-        # named_parameters lists a tied table once, under the embedding's name.
-        for name, parameter in model.named_parameters():
-            parameter.copy_(as_packed(load(name)))
+        # A tied table is listed once, under the embedding's name.
+        for name, parameter in parameters.items():
+            quantized = quantization if _multiplies(name, tied=_HEAD not in parameters) else None
+            parameter.copy_(as_packed(load(name), quantized, name=name))
     return model.eval()
 
 
-def as_packed(tensor: Tensor) -> Tensor:
-    """The float32 value of a checkpoint tensor after packing: matrices are kept as bf16, gains as float32."""
-    return (tensor.to(torch.bfloat16) if tensor.dim() > 1 else tensor).to(torch.float32)
+def _multiplies(name: str, *, tied: bool) -> bool:
+    """Whether a matrix is multiplied with: all are but a table that only embeds."""
+    return tied or not name.endswith(_TABLE)
+
+
+def as_packed(tensor: Tensor, quantization: Quantization | None = None, *, name: str = "") -> Tensor:
+    """The float32 value of a checkpoint tensor after packing: matrices are bf16 or integers, gains are float32.
+
+    Raises
+    ------
+    NonFiniteWeightError
+        A weight that is to be an integer is NaN or infinite.
+    """
+    if tensor.dim() == 1:
+        return tensor.to(torch.float32)
+    if quantization is None:
+        return tensor.to(torch.bfloat16).to(torch.float32)
+    return torch.from_numpy(rounded(tensor.to(torch.float32).numpy(), group=quantization.group, name=name))
