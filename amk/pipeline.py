@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace as replace_options
 from pathlib import Path
 from typing import Final, Literal
 
@@ -12,13 +13,15 @@ from msgspec.structs import replace
 from rich.console import Console
 
 import amk
-from amk.errors import BadOptionError, CertificateMismatchError, NotYetError
+from amk.errors import BadOptionError, CertificateMismatchError
 from amk.frontend.checkpoint import resolve
 from amk.frontend.coverage import match_tensors
 from amk.frontend.graphs import graph_for
+from amk.ir.buffers import Quantization
 from amk.ir.graph import Graph
 from amk.ir.passes import Passes
 from amk.ir.passes.tile import Tile
+from amk.ir.quantize import GROUP_SIZES
 from amk.ir.schedule import Schedule
 from amk.parity.verdicts import ensure_twin
 from amk.runtime.artefact import ARTEFACT_VERSION, Manifest, read_artefact
@@ -33,6 +36,7 @@ __all__ = ["CompiledModel", "compile", "load"]
 logger = logging.getLogger("amk.pipeline")
 
 DEFAULT_CONTEXT: Final = 8192
+DTYPES: Final = ("bf16", "w8a16")
 MOST_TOKENS_PER_PASS: Final = 8  # hi and lo of eight rows fill the sixteen rows of a matrix instruction
 
 _KV: Final[dict[str, Literal["f32", "bf16"]]] = {"float32": "f32", "bfloat16": "bf16"}
@@ -44,6 +48,7 @@ def compile(  # noqa: A001 - amk.compile is what users call it
     arch: str | None = None,
     target: str | None = None,
     dtype: str = "bf16",
+    group_size: int = 0,
     kv_dtype: str = "float32",
     max_context: int | None = None,
     tokens_per_pass: int = MOST_TOKENS_PER_PASS,
@@ -65,7 +70,10 @@ def compile(  # noqa: A001 - amk.compile is what users call it
     target
         A chip record (``h200``, ``a100`` ...); the arch's default otherwise. A present device's SM count wins.
     dtype
-        Of the weights: ``bf16``.
+        Of the weights: ``bf16``, or ``w8a16``: matrices as eight-bit integers, activations as they are; an embedding
+        that is not the head as well stays bf16.
+    group_size
+        With ``w8a16``, columns of a row that share a scale: 64 or 128; 0 for all of them.
     kv_dtype
         Of the KV cache: ``float32``, or ``bfloat16`` for half the memory and less precision.
     max_context
@@ -88,7 +96,8 @@ def compile(  # noqa: A001 - amk.compile is what users call it
     BuildError
         The kernel cannot be built.
     """
-    _check_options(dtype=dtype, kv_dtype=kv_dtype, tokens_per_pass=tokens_per_pass)
+    quantization = _quantization(dtype, group_size)
+    _check_options(kv_dtype=kv_dtype, tokens_per_pass=tokens_per_pass)
     chip = choose_target(arch=arch, target=target, device=device)
     checkpoint = resolve(model, revision=revision, local_files_only=local_files_only, cache_dir=cache_dir)
     with _stage(f"recognising {checkpoint.name}", progress):
@@ -97,9 +106,9 @@ def compile(  # noqa: A001 - amk.compile is what users call it
             match_tensors(graph, checkpoint)
     context = _context(max_context, graph)
     tile = Tile(max_context=context, tokens_per_pass=min(tokens_per_pass, context), kv_dtype=_KV[kv_dtype])
-    passes = Passes(tile=tile)
     with _stage("comparing its twin with HuggingFace", progress):
-        ensure_twin(checkpoint, passes, chip)
+        ensure_twin(checkpoint, Passes(tile=tile), chip)  # what the model is, whatever its weights are rounded to
+    passes = Passes(tile=replace_options(tile, quantization=quantization))
     with _stage(f"scheduling for {chip.name}", progress):
         schedule = passes.run(graph, chip)
     with _stage("proving the schedule safe", progress):
@@ -112,6 +121,7 @@ def compile(  # noqa: A001 - amk.compile is what users call it
         config_digest=checkpoint.config_digest(),
         weights_digest=checkpoint.digest() if checkpoint.at_hand() else "",
         dtype=dtype,
+        group_size=group_size,
         kv_dtype=kv_dtype,
         kernel=_kernel_facts(validated, progress),
     )
@@ -197,11 +207,23 @@ def choose_target(*, arch: str | None, target: str | None, device: int | None) -
     return resolve_target(arch=arch_here, target=target, workers=present[0].workers)
 
 
-def _check_options(*, dtype: str, kv_dtype: str, tokens_per_pass: int) -> None:
+def _quantization(dtype: str, group_size: int) -> Quantization | None:
+    if dtype not in DTYPES:
+        fix = "use one of: " + ", ".join(DTYPES)
+        raise BadOptionError(option="dtype", value=dtype, why="there is no such weight format", fix=fix)
+    if group_size not in (0, *GROUP_SIZES):
+        fix = f"use 0, or one of: {', '.join(map(str, GROUP_SIZES))}"
+        raise BadOptionError(option="group_size", value=group_size, why="no kernel has such groups", fix=fix)
     if dtype == "w8a16":
-        raise NotYetError(feature='dtype="w8a16"', fix='use dtype="bf16"')
-    if dtype != "bf16":
-        raise BadOptionError(option="dtype", value=dtype, why="there is no such weight format", fix='use "bf16"')
+        return Quantization(group=group_size)
+    if group_size:
+        raise BadOptionError(
+            option="group_size", value=group_size, why=f"{dtype} has no scales", fix='use it with dtype="w8a16"'
+        )
+    return None
+
+
+def _check_options(*, kv_dtype: str, tokens_per_pass: int) -> None:
     if kv_dtype not in _KV:
         fix = "use one of: " + ", ".join(_KV)
         raise BadOptionError(option="kv_dtype", value=kv_dtype, why="there is no such cache format", fix=fix)

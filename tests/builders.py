@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from amk.ir.buffers import Quantization
 from amk.ir.graph import (
     Add,
     AnyOp,
@@ -110,13 +111,18 @@ def lower(
     splits_max: int = 4,
     bf16_kv: bool = False,
     tagged: bool = True,
+    group: int | None = None,
 ) -> Schedule:
-    """What the passes make of ``graph``, for ``target`` or for a cpu of ``workers``; without tagged words if asked."""
+    """What the passes make of ``graph``, for ``target`` or for a cpu of ``workers``; without tagged words if asked.
+
+    ``group`` is of integer weights: columns that share a scale, 0 for all of a row; None for bf16.
+    """
     tile = Tile(
         tagged_words=8192 if tagged else 0,
         max_context=max_context,
         tokens_per_pass=tokens_per_pass,
         splits_max=splits_max,
         kv_dtype="bf16" if bf16_kv else "f32",
+        quantization=None if group is None else Quantization(group=group),
     )
     return Passes(tile=tile).run(graph, target or cpu_target(workers))

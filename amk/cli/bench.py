@@ -10,7 +10,18 @@ import msgspec
 import typer
 from rich.table import Table
 
-from amk.cli.options import Arch, Chip, Dtype, Json, KvDtype, LocalFilesOnly, MaxContext, Revision, open_model
+from amk.cli.options import (
+    Arch,
+    Chip,
+    Dtype,
+    GroupSize,
+    Json,
+    KvDtype,
+    LocalFilesOnly,
+    MaxContext,
+    Revision,
+    open_model,
+)
 from amk.cli.output import ERR, OUT, print_json
 from amk.errors import EXIT_FAILED, BadOptionError
 
@@ -32,6 +43,7 @@ def bench(
     arch: Arch = None,
     target: Chip = None,
     dtype: Dtype = "bf16",
+    group_size: GroupSize = 0,
     kv_dtype: KvDtype = "float32",
     max_context: MaxContext = None,
     revision: Revision = None,
@@ -55,6 +67,7 @@ def bench(
         arch=arch,
         target=target,
         dtype=dtype,
+        group_size=group_size,
         kv_dtype=kv_dtype,
         max_context=max_context,
         revision=revision,

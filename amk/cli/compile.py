@@ -8,7 +8,19 @@ from typing import Annotated
 import msgspec
 import typer
 
-from amk.cli.options import Arch, Chip, Dtype, Json, KvDtype, LocalFilesOnly, MaxContext, Model, Revision, open_model
+from amk.cli.options import (
+    Arch,
+    Chip,
+    Dtype,
+    GroupSize,
+    Json,
+    KvDtype,
+    LocalFilesOnly,
+    MaxContext,
+    Model,
+    Revision,
+    open_model,
+)
 from amk.cli.output import OUT, print_json
 from amk.errors import BadOptionError
 from amk.settings import write_atomically
@@ -22,6 +34,7 @@ def compile_model(
     arch: Arch = None,
     target: Chip = None,
     dtype: Dtype = "bf16",
+    group_size: GroupSize = 0,
     kv_dtype: KvDtype = "float32",
     max_context: MaxContext = None,
     revision: Revision = None,
@@ -37,6 +50,7 @@ def compile_model(
         arch=arch,
         target=target,
         dtype=dtype,
+        group_size=group_size,
         kv_dtype=kv_dtype,
         max_context=max_context,
         revision=revision,

@@ -8,7 +8,19 @@ from typing import Annotated
 
 import typer
 
-from amk.cli.options import Arch, Chip, Dtype, Json, KvDtype, LocalFilesOnly, MaxContext, Model, Revision, open_model
+from amk.cli.options import (
+    Arch,
+    Chip,
+    Dtype,
+    GroupSize,
+    Json,
+    KvDtype,
+    LocalFilesOnly,
+    MaxContext,
+    Model,
+    Revision,
+    open_model,
+)
 from amk.cli.output import ERR, OUT, print_json
 from amk.errors import UnreadableInputError
 
@@ -25,6 +37,7 @@ def generate(
     arch: Arch = None,
     target: Chip = None,
     dtype: Dtype = "bf16",
+    group_size: GroupSize = 0,
     kv_dtype: KvDtype = "float32",
     max_context: MaxContext = None,
     revision: Revision = None,
@@ -42,6 +55,7 @@ def generate(
         arch=arch,
         target=target,
         dtype=dtype,
+        group_size=group_size,
         kv_dtype=kv_dtype,
         max_context=max_context,
         revision=revision,

@@ -16,7 +16,8 @@ Model = Annotated[
 ]
 Arch = Annotated[str | None, typer.Option(help="cpu, host, sm_80, sm_90, sm_120. Default: this GPU's, else cpu.")]
 Chip = Annotated[str | None, typer.Option("--target", help="A chip: a100, h100-sxm, h200, rtx5090 ...")]
-Dtype = Annotated[str, typer.Option(help="Of the weights: bf16.")]
+Dtype = Annotated[str, typer.Option(help="Of the weights: bf16, or w8a16: integers of eight bits.")]
+GroupSize = Annotated[int, typer.Option(help="With w8a16, columns that share a scale: 64, 128, or 0 for a whole row.")]
 KvDtype = Annotated[str, typer.Option(help="Of the KV cache: float32 or bfloat16.")]
 MaxContext = Annotated[int | None, typer.Option(help="Positions of the KV cache. Default: the model's, at most 8192.")]
 Revision = Annotated[str | None, typer.Option(help="Branch, tag or commit of a hub id.")]
@@ -30,6 +31,7 @@ def open_model(
     arch: str | None,
     target: str | None,
     dtype: str,
+    group_size: int,
     kv_dtype: str,
     max_context: int | None,
     revision: str | None,
@@ -46,6 +48,7 @@ def open_model(
         arch=arch,
         target=target,
         dtype=dtype,
+        group_size=group_size,
         kv_dtype=kv_dtype,
         max_context=max_context,
         revision=revision,

@@ -9,7 +9,19 @@ import msgspec
 import typer
 from rich.table import Table
 
-from amk.cli.options import Arch, Chip, Json, KvDtype, LocalFilesOnly, MaxContext, Model, Revision, open_model
+from amk.cli.options import (
+    Arch,
+    Chip,
+    Dtype,
+    GroupSize,
+    Json,
+    KvDtype,
+    LocalFilesOnly,
+    MaxContext,
+    Model,
+    Revision,
+    open_model,
+)
 from amk.cli.output import OUT, print_json
 from amk.errors import EXIT_FAILED
 
@@ -21,6 +33,8 @@ def profile(
     tokens: Annotated[int, typer.Option(min=1, help="Steps, all of them in one launch.")] = 32,
     arch: Arch = None,
     target: Chip = None,
+    dtype: Dtype = "bf16",
+    group_size: GroupSize = 0,
     kv_dtype: KvDtype = "float32",
     max_context: MaxContext = None,
     revision: Revision = None,
@@ -35,7 +49,8 @@ def profile(
         model,
         arch=arch,
         target=target,
-        dtype="bf16",
+        dtype=dtype,
+        group_size=group_size,
         kv_dtype=kv_dtype,
         max_context=max_context,
         revision=revision,

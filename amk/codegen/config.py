@@ -21,12 +21,12 @@ from amk.codegen.errors import NotGeneratableError
 from amk.codegen.shapes import GemvShape, gemv_shapes
 from amk.codegen.supported import HeadShape, head_shape, hidden_tagged
 from amk.ir.buffers import ITEM_BYTES
-from amk.ir.layout import tiles_summed
+from amk.ir.layout import LAYOUT_COLUMNS, tiles_summed
 from amk.ir.record import Record
 from amk.ir.regions import TOKENS
 from amk.ir.schedule import Schedule
 from amk.ir.tasks import Argmax, Gemv
-from amk.validator.limits import SCRATCH_BYTES, STAGED_BYTES, SUMS_BYTES, TILE_COLUMNS, TILE_ROWS
+from amk.validator.limits import SCRATCH_BYTES, STAGED_BYTES, SUMS_BYTES, TILE_ROWS
 
 WARP: Final = 32
 
@@ -144,7 +144,7 @@ def kernel_config(schedule: Schedule) -> KernelConfig:
     # Of a step of one row: loaded and staged before the warps first meet, so not in sums that they may still read.
     loaded = kept + _FLOAT * head.group * stride
     strips = min((room + sums - kept - run) // strip, (room - loaded) // values, RUN_STRIPS_MAX)
-    least = max(loaded, STAGED_BYTES * tokens * (TILE_COLUMNS + ROW_PAD))
+    least = max(loaded, STAGED_BYTES * tokens * (max(LAYOUT_COLUMNS.values()) + ROW_PAD))
     if target.stages < 2:
         raise NotGeneratableError(
             feature="attention through a ring of one stage: it holds keys while it stages values",
@@ -204,11 +204,12 @@ def _stores_early(op: Gemv, rows: int, schedule: Schedule, work: int) -> bool:
     It has where it stages whole rows, or stores all tiles at once.
     """
     low, high = op.rows
+    columns = LAYOUT_COLUMNS[schedule.buffer[op.weight].layout]
     piece = schedule.target.stage_bytes // _BLOCK_BYTES
-    staged = (work // (rows * STAGED_BYTES) - ROW_PAD) // TILE_COLUMNS
+    staged = (work // (rows * STAGED_BYTES) - ROW_PAD) // columns
     staged = staged if staged < piece else staged // piece * piece
     stored = tiles_summed(schedule.target.consumer_warps, rows, schedule.symbol(TOKENS).high)
-    return -(-op.k // TILE_COLUMNS) > staged and -(-(high - low) // TILE_ROWS) > stored
+    return -(-op.k // columns) > staged and -(-(high - low) // TILE_ROWS) > stored
 
 
 def _run_bytes(head: HeadShape, queries: int, stride: int) -> tuple[int, int, int]:

@@ -157,6 +157,7 @@ class _Encoder:
             "gain": 0,
             "shift": 0,
             "bias": 0 if op.bias is None else self.address[op.bias],
+            "scales": 0 if op.scales is None else self.address[op.scales],
             "weight": self.address[op.weight] + low // TILE_ROWS * tile_bytes,
             "residual": 0,
             "best_value": 0,
@@ -170,7 +171,6 @@ class _Encoder:
             "splits": 1,
             "split_stride": 0,
             "heads": 1,
-            "last_row_only": int(op.x_rows == "last"),
             "shape": self.shape[shape_of(op, self.schedule)],
             "eps": 0.0,
             "scale": 1.0,
@@ -202,15 +202,14 @@ class _Encoder:
     def epilogue(self, op: Gemv) -> Fields:
         match op.epilogue:
             case Store(out=out):
-                return self.stored("store", out)
+                return self.stored(out)
             case GatedMul(out=out):
-                return self.stored("gated_mul", out)
+                return self.stored(out)
             case AddResidual(residual=residual, out=out, scale=scale):
                 beside = {"residual": self.at(residual), "scale": scale, **self.epochs("residual", residual)}
-                return self.stored("add_residual", out) | beside
+                return self.stored(out) | beside
             case Argmax() as argmax:
                 return {
-                    "epilogue": abi.EPILOGUES["argmax"],
                     "out": self.at(argmax.logits),
                     "best_value": self.at(argmax.value, argmax.slot),
                     "best_index": self.at(argmax.index, argmax.slot),
@@ -219,9 +218,8 @@ class _Encoder:
                     "softcap": argmax.softcap or 0.0,
                 }
 
-    def stored(self, epilogue: str, out: Operand) -> Fields:
+    def stored(self, out: Operand) -> Fields:
         return {
-            "epilogue": abi.EPILOGUES[epilogue],
             "out": self.at(out),
             "out_stride": self.columns(out),
             **self.epochs("out", out),
@@ -294,6 +292,7 @@ class _Encoder:
             "prompt_length": self.address[op.prompt_length],
             "eos": self.address[op.eos],
             "table": self.address[op.table],
+            "scales": 0 if op.scales is None else self.address[op.scales],
             "token": self.at(op.token),
             "stop": self.at(op.stop),
             "next_hidden": self.at(op.next_hidden),
@@ -302,5 +301,6 @@ class _Encoder:
             "hidden": op.hidden,
             "tiled": int(self.schedule.buffer[op.table].layout != "plain"),
             "scale": op.scale,
+            "group": op.group or op.hidden,
             **self.epochs("hidden", op.next_hidden),
         }

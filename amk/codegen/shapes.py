@@ -30,6 +30,10 @@ class GemvShape(Record):
         Whether any four columns of x from a multiple of four on lie in one row, and in one head, aligned.
     tagged_x, tagged_out
         Whether words of x, and of the output and the residual, carry epochs.
+    quantized
+        Whether the weight is integers.
+    group_columns
+        Columns of it that share a scale; 0 for all.
     """
 
     columns: int
@@ -41,6 +45,8 @@ class GemvShape(Record):
     aligned: bool
     tagged_x: bool
     tagged_out: bool
+    quantized: bool
+    group_columns: int
 
 
 def gemv_shapes(schedule: Schedule) -> tuple[GemvShape, ...]:
@@ -63,6 +69,8 @@ def shape_of(op: Gemv, schedule: Schedule) -> GemvShape:
         aligned=all(width % _VECTOR == 0 for width in (op.k, row, row // heads)),
         tagged_x=schedule.buffer[op.x.buffer].tagged,
         tagged_out=not isinstance(op.epilogue, Argmax) and schedule.buffer[op.epilogue.out.buffer].tagged,
+        quantized=op.scales is not None,
+        group_columns=op.group,
     )
 
 

@@ -9,7 +9,7 @@ from typing import Final, Literal
 from amk.codegen.abi import SIGNALS_MAX, WAITS_MAX
 from amk.codegen.errors import NotGeneratableError
 from amk.ir.buffers import Dtype
-from amk.ir.layout import TILE_ROWS
+from amk.ir.layout import LAYOUT_COLUMNS, TILE_ROWS
 from amk.ir.schedule import Schedule, Task
 from amk.ir.tasks import AddNorm, AddResidual, Argmax, Attention, Gemv, LayerNorm, MergeSplits, Sample
 
@@ -95,12 +95,8 @@ def _unsupported_task(task: Task, schedule: Schedule) -> Iterator[tuple[str, str
     if tagged := _tagged_elsewhere(task, schedule):
         yield f"{task.id}, with the buffer {tagged} tagged", "use the tile pass of this version"
     match task.op:
-        case Gemv(weight=weight, rows=(low, _)):
-            if low % TILE_ROWS:
-                yield f"{task.id}, whose rows begin inside a tile", lower
-            stored = schedule.buffer[weight]
-            if (stored.dtype, stored.layout) != ("bf16", "gemv8x32"):
-                yield f"{task.id}, whose weight {weight} is not packed bf16", 'compile with dtype="bf16"'
+        case Gemv() as op:
+            yield from _unsupported_gemv(task.id, op, schedule)
         case Attention(k_cache=k, v_cache=v, q_norm=q_norm, k_norm=k_norm):
             dtypes = {schedule.buffer[name].dtype for name in (k, v)}
             gates = {stream.gate for stream in task.streams}
@@ -111,10 +107,24 @@ def _unsupported_task(task: Task, schedule: Schedule) -> Iterator[tuple[str, str
                 yield f"{task.id}, whose queries and keys are not normed alike", lower
             if len(gates) != 1 or len(gates.pop()) != 1:
                 yield f"{task.id}, whose streams are not gated by one wait", lower
-        case Sample(table=table) if schedule.buffer[table].dtype != "bf16":
-            yield f"{task.id}, whose table {table} is not bf16", 'compile with dtype="bf16"'
+        case Sample(table=table, scales=scales) if schedule.buffer[table].dtype != ("i8" if scales else "bf16"):
+            yield f"{task.id}, whose table {table} is {schedule.buffer[table].dtype}", lower
         case _:
             pass
+
+
+def _unsupported_gemv(name: str, op: Gemv, schedule: Schedule) -> Iterator[tuple[str, str]]:
+    lower = "lower the model with the passes of this version"
+    if op.rows[0] % TILE_ROWS:
+        yield f"{name}, whose rows begin inside a tile", lower
+    packed = ("bf16", "gemv8x32") if op.scales is None else ("i8", "gemv8x64")
+    stored = schedule.buffer[op.weight]
+    if (stored.dtype, stored.layout) != packed:
+        yield f"{name}, whose weight {op.weight} is not packed {packed[0]}", lower
+    if (op.x_rows == "last") != isinstance(op.epilogue, Argmax):
+        yield f"{name}, which is of the step's last row and no head, or the other way round", lower
+    if op.group % LAYOUT_COLUMNS["gemv8x64"]:
+        yield f"{name}, with a scale for each {op.group} columns", "use groups of 64 or 128, or none"
 
 
 def _read_and_written(task: Task) -> str:

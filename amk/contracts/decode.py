@@ -104,7 +104,7 @@ def decode_parity(
     _check_scope(model, contract)
     bound = contract.numerical.logit_range_max
     session = model.session if seed is None else model.open_session(seed=seed)
-    oracle = HuggingFaceOracle(model.checkpoint.config, model.checkpoint.load)
+    oracle = HuggingFaceOracle(model.checkpoint.config, model.checkpoint.load, quantization=model.quantization)
     done = []
     for prompt in compare(session, oracle, prompts, tokens=tokens, bound=bound):
         on_prompt(prompt)

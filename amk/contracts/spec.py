@@ -24,7 +24,7 @@ class Scope(Record):
     """Where a contract holds: ``context`` is the inclusive range of positions."""
 
     op: Literal["decode"]
-    dtype: tuple[Literal["bf16"], ...]
+    dtype: tuple[Literal["bf16", "w8a16"], ...]
     kv_dtype: tuple[Literal["float32", "bfloat16"], ...]
     arch: tuple[Literal["cpu", "host", "sm_80", "sm_90", "sm_120"], ...]
     context: tuple[int, int]

@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 
 from amk.frontend.trace import hf_config, quiet
-from amk.ir.quantize import Quantization, rounded
+from amk.ir.buffers import Quantization
+from amk.ir.quantize import rounded
 
 _HEAD, _TABLE = "lm_head.weight", "embed_tokens.weight"
 

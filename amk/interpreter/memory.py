@@ -1,6 +1,6 @@
 """The machine's memory: one torch tensor a buffer, filled from a checkpoint.
 
-Weights are bf16 values held in float32, so that products are exact and sums are float32, as in the kernel.
+Weights are bf16 values, or integers, held in float32: products are exact and sums are float32, as in the kernel.
 """
 
 from __future__ import annotations
@@ -12,8 +12,9 @@ import torch
 from numpy.typing import NDArray
 
 from amk.errors import NotYetError
-from amk.ir.buffers import Buffer, Dtype, RopeSource, Source
+from amk.ir.buffers import Buffer, Dtype, QuantizedSource, RopeSource, Source
 from amk.ir.layout import arrange
+from amk.ir.quantize import quantized, scales
 from amk.ir.schedule import Schedule
 
 Memory = dict[str, torch.Tensor]
@@ -41,6 +42,8 @@ def _fill(buffer: Buffer, load: LoadTensor, rope: LoadRope) -> torch.Tensor:
         case Source() as source:
             parts = [part.to(torch.float32).numpy() for part in loaded(source, load, _HELD_AS[buffer.dtype])]
             return torch.from_numpy(np.ascontiguousarray(arrange(parts, source.arrange))).reshape(buffer.shape)
+        case QuantizedSource() as source:
+            return torch.from_numpy(integers(source, load).astype(np.float32)).reshape(buffer.shape)
         case RopeSource(table=table):
             return torch.from_numpy(rope(table, buffer.shape[0])).reshape(buffer.shape)
         case None:
@@ -55,6 +58,23 @@ def loaded(source: Source, load: LoadTensor, dtype: torch.dtype) -> list[torch.T
     if source.plus:
         parts = [part.to(torch.float32) + source.plus for part in parts]
     return [part.to(dtype) for part in parts]
+
+
+def integers(source: QuantizedSource, load: LoadTensor) -> NDArray[np.int8] | NDArray[np.float32]:
+    """The integers of a matrix, or their scales.
+
+    Raises
+    ------
+    NonFiniteWeightError
+        A weight is NaN or infinite.
+    """
+    weights, group = source.weights, source.quantization.group
+    made = []
+    for name, part in zip(weights.tensors, loaded(weights, load, torch.float32), strict=True):
+        plain = part.numpy()
+        scale = scales(plain, group=group, name=name)
+        made.append(scale if source.holds == "scales" else quantized(plain, scale, group=group))
+    return np.ascontiguousarray(arrange(made, weights.arrange))
 
 
 def _unwritten(buffer: Buffer) -> torch.Tensor:

@@ -1,7 +1,8 @@
 """What each task kind means, in torch. The kernel, the host build and the reference machine all answer to this file.
 
 ``compile_task`` turns a task into a function of (pos, tokens), with every slice that does not depend on them taken
-once. Sums are float32; activations that enter a matrix product are rounded to a bf16 pair hi + lo.
+once. Sums are float32. Activations that enter a product with bf16 weights are rounded to a bf16 pair hi + lo, others
+are not rounded.
 
 Legend: T rows of the step, K columns, N rows of the weight, G query heads of a KV head, D head_dim, S splits.
 """
@@ -85,7 +86,7 @@ def _begin(op: Begin, memory: Memory) -> Step:
 
 def _gemv(op: Gemv, memory: Memory) -> Step:
     low, high = op.rows
-    weight_NK = memory[op.weight][low:high, : op.k]
+    multiply = _product(op, memory)
     bias_N = 0.0 if op.bias is None else memory[op.bias][low:high]
     read_x = _prologue(op, memory)
     finish = _epilogue(op.epilogue, op.rows, memory)
@@ -96,10 +97,28 @@ def _gemv(op: Gemv, memory: Memory) -> Step:
             return
         rows = slice(0 if op.x_rows == "all" else tokens - 1, tokens)
         x_TK, scale_T1 = read_x(rows)
-        y_TN = hi_lo(x_TK) @ weight_NK.T
+        y_TN = multiply(x_TK)
         finish(rows, (y_TN if scale_T1 is None else y_TN * scale_T1) + bias_N)
 
     return run
+
+
+def _product(op: Gemv, memory: Memory) -> Callable[[Tensor], Tensor]:
+    """x [T, K] -> x times the weight's rows."""
+    low, high = op.rows
+    weight_NK = memory[op.weight][low:high, : op.k]
+    if op.scales is None:
+        return lambda x_TK: hi_lo(x_TK) @ weight_NK.T
+    scale_NG = memory[op.scales][low:high]
+    if not op.group:
+        return lambda x_TK: (x_TK @ weight_NK.T) * scale_NG[:, 0]
+    weight_NK = weight_NK * _spread(scale_NG, op.group, op.k)
+    return lambda x_TK: x_TK @ weight_NK.T
+
+
+def _spread(scale_NG: Tensor, group: int, columns: int) -> Tensor:
+    """The scale of each column."""
+    return scale_NG.repeat_interleave(group or columns, dim=1)[:, :columns]
 
 
 def _prologue(op: Gemv, memory: Memory) -> Callable[[slice], tuple[Tensor, Tensor | None]]:
@@ -313,16 +332,18 @@ def _add_norm(op: AddNorm, memory: Memory) -> Step:
     return run
 
 
-def embed(table: Tensor, hidden: Tensor, ids: list[int], *, scale: float = 1.0) -> None:
+def embed(op: Sample, memory: Memory, ids: list[int]) -> None:
     """Set the first rows of the residual stream to the embedding of ``ids``."""
-    hidden[: len(ids)] = table[torch.tensor(ids)] * scale
+    rows_TK = memory[op.table][torch.tensor(ids)]
+    if op.scales is not None:
+        rows_TK = rows_TK * _spread(memory[op.scales][torch.tensor(ids)], op.group, op.hidden)
+    memory[op.next_hidden.buffer][: len(ids)] = rows_TK * op.scale
 
 
 def _sample(op: Sample, memory: Memory) -> Step:
     value, index = memory[op.value.buffer], memory[op.index.buffer]
     prompt, length, eos = memory[op.prompt], memory[op.prompt_length], memory[op.eos]
     token, stop = memory[op.token.buffer], memory[op.stop.buffer]
-    table, hidden = memory[op.table], memory[op.next_hidden.buffer]
 
     def run(pos: int, tokens: int) -> None:
         following, given = pos + tokens, int(length[0])
@@ -334,6 +355,6 @@ def _sample(op: Sample, memory: Memory) -> Step:
         ids = [int(prompt[p]) if p < given else chosen for p in range(following, following + tokens)]
         token[following] = chosen
         stop[0] = int(following >= given and bool((eos == chosen).any()))
-        embed(table, hidden, ids, scale=op.scale)
+        embed(op, memory, ids)
 
     return run

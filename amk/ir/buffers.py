@@ -11,7 +11,7 @@ from amk.ir.record import Record
 
 Kind = Literal["weight", "const", "kv", "state", "activation", "input", "output"]
 Dtype = Literal["bf16", "f32", "i32", "i8"]
-Layout = Literal["plain", "gemv8x32"]
+Layout = Literal["plain", "gemv8x32", "gemv8x64"]
 Arrange = Literal["stack", "interleave"]
 
 ITEM_BYTES: dict[Dtype, int] = {"bf16": 2, "f32": 4, "i32": 4, "i8": 1}
@@ -31,6 +31,26 @@ class Source(Record, tag_field="kind", tag="tensors"):
     arrange: Arrange = "stack"
     rows: tuple[tuple[int, int], ...] = ()
     plus: float = 0.0
+
+
+class Quantization(Record):
+    """How matrices become integers of eight bits: symmetric, rounded to the nearest (``amk.ir.quantize``).
+
+    Attributes
+    ----------
+    group
+        Columns that share a scale, the last group of a row perhaps fewer; 0 for all of a row.
+    """
+
+    group: Annotated[int, msgspec.Meta(ge=0)] = 0
+
+
+class QuantizedSource(Record, tag_field="kind", tag="quantized"):
+    """The integers [N, K] that stand for what ``weights`` gives, or their scales [N, G]."""
+
+    weights: Source
+    quantization: Quantization
+    holds: Literal["values", "scales"]
 
 
 class RopeSource(Record, tag_field="kind", tag="rope"):
@@ -63,7 +83,7 @@ class Buffer(Record):
     dtype: Dtype
     shape: tuple[Size, ...]
     layout: Layout = "plain"
-    source: Source | RopeSource | None = None
+    source: Source | QuantizedSource | RopeSource | None = None
     device: int = 0
     granule: Size = 1
     versions: Size = 1

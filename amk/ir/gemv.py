@@ -101,6 +101,9 @@ class Gemv(TaskKind, tag="gemv"):
         [N, K] weight buffer and the half-open range of its rows.
     bias
         [N] buffer, or None.
+    scales, group
+        Where the weight is integers, its [N, G] scales: one for each ``group`` columns of a row, or, where that is 0,
+        for all of them. A product is weight * scale.
     """
 
     x: Operand
@@ -111,6 +114,8 @@ class Gemv(TaskKind, tag="gemv"):
     prologue: Prologue | None = None
     x_rows: Literal["all", "last"] = "all"
     bias: str | None = None
+    scales: str | None = None
+    group: int = 0
 
     @property
     def _x_rows(self) -> Interval:
@@ -135,6 +140,8 @@ class Gemv(TaskKind, tag="gemv"):
                 found.append(read(stats, (0, splits), rows, (0, heads), (0, 2)))
         if self.bias is not None:
             found.append(read(Operand(buffer=self.bias), self.rows))
+        if self.scales is not None:
+            found.append(read(Operand(buffer=self.scales), self.rows, (0, buffers[self.scales].shape[1])))
         match self.epilogue:
             case AddResidual(residual=residual):
                 found.append(read(residual, rows, self.rows))

@@ -2,7 +2,8 @@
 
 ``gemv8x32`` is a [N, K] matrix cut into tiles of 8 rows by 32 columns, [N/8][K/32][8][32], zero-padded behind N and K.
 A run of whole 8-row tiles is one contiguous piece, so a stage of the weight ring is one bulk copy, and a lane of
-``mma.sync.m16n8k16`` finds its eight weights of a row in one 16-byte word.
+``mma.sync.m16n8k16`` finds its eight weights of a row in one 16-byte word. ``gemv8x64`` is the same of eight-bit
+integers, for ``mma.sync.m16n8k32``: its tiles are of 64 columns, and have as many bytes.
 """
 
 from __future__ import annotations
@@ -12,10 +13,12 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from amk.ir.buffers import Arrange, Buffer
+from amk.ir.buffers import Arrange, Buffer, Layout
 
 TILE_ROWS = 8
 TILE_COLUMNS = 32
+LAYOUT_COLUMNS: dict[Layout, int] = {"gemv8x32": TILE_COLUMNS, "gemv8x64": 2 * TILE_COLUMNS}
+"""Columns of a tile."""
 
 
 def tiles_summed(consumer_warps: int, rows: int, rows_max: int) -> int:
@@ -34,18 +37,19 @@ def stored_shape(buffer: Buffer) -> tuple[int, ...]:
     if buffer.layout == "plain":
         return buffer.shape
     rows, columns = buffer.shape
-    return (-(-rows // TILE_ROWS), -(-columns // TILE_COLUMNS), TILE_ROWS, TILE_COLUMNS)
+    width = LAYOUT_COLUMNS[buffer.layout]
+    return (-(-rows // TILE_ROWS), -(-columns // width), TILE_ROWS, width)
 
 
 def pack(buffer: Buffer, logical: NDArray[np.generic]) -> NDArray[np.generic]:
     """The stored form of a logical array of shape ``buffer.shape``; any dtype."""
     if buffer.layout == "plain":
         return np.ascontiguousarray(logical)
-    row_tiles, column_tiles, _, _ = stored_shape(buffer)
+    row_tiles, column_tiles, _, width = stored_shape(buffer)
     rows, columns = logical.shape
-    padded = np.zeros((row_tiles * TILE_ROWS, column_tiles * TILE_COLUMNS), dtype=logical.dtype)
+    padded = np.zeros((row_tiles * TILE_ROWS, column_tiles * width), dtype=logical.dtype)
     padded[:rows, :columns] = logical
-    tiles = padded.reshape(row_tiles, TILE_ROWS, column_tiles, TILE_COLUMNS)
+    tiles = padded.reshape(row_tiles, TILE_ROWS, column_tiles, width)
     return np.ascontiguousarray(tiles.transpose(0, 2, 1, 3))
 
 
@@ -53,9 +57,9 @@ def unpack(buffer: Buffer, stored: NDArray[np.generic]) -> NDArray[np.generic]:
     """The logical array of a stored one: the inverse of ``pack``."""
     if buffer.layout == "plain":
         return stored
-    row_tiles, column_tiles, _, _ = stored_shape(buffer)
+    row_tiles, column_tiles, _, width = stored_shape(buffer)
     rows, columns = buffer.shape
-    matrix = stored.transpose(0, 2, 1, 3).reshape(row_tiles * TILE_ROWS, column_tiles * TILE_COLUMNS)
+    matrix = stored.transpose(0, 2, 1, 3).reshape(row_tiles * TILE_ROWS, column_tiles * width)
     return matrix[:rows, :columns]
 
 

@@ -13,7 +13,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from amk.ir.errors import NonFiniteWeightError
-from amk.ir.record import Record
 
 LEVELS: Final = 127
 """The greatest magnitude: symmetric, so -128 is not used."""
@@ -23,19 +22,6 @@ GROUP_SIZES: Final = (64, 128)
 
 _AT_ONCE: Final = 1 << 20
 """Elements that a thread takes at once: they stay in its cache."""
-
-
-class Quantization(Record):
-    """How a checkpoint's matrices become integers.
-
-    Attributes
-    ----------
-    group
-        Columns that share a scale, the last group of a row perhaps fewer; 0 for all of a row.
-    """
-
-    group: int = 0
-
 
 Values = NDArray[np.int8]
 Floats = NDArray[np.float32]

@@ -101,6 +101,8 @@ class Sample(TaskKind, tag="sample"):
         Inputs: [context] ids, [1], [n] ids padded with -1.
     table
         [vocab, hidden] embedding weights, a row of which is read; an embedding is the row times ``scale``.
+    scales, group
+        Of a table of integers, as those of a ``Gemv``.
     token
         [context + 1] output, indexed by position.
     """
@@ -117,9 +119,13 @@ class Sample(TaskKind, tag="sample"):
     stop: Operand
     next_hidden: Operand
     scale: float = 1.0
+    scales: str | None = None
+    group: int = 0
 
     def reads(self, buffers: Buffers) -> tuple[Read, ...]:
-        inputs = (self.prompt, self.prompt_length, self.eos, self.table)
+        inputs = [self.prompt, self.prompt_length, self.eos, self.table]
+        if self.scales is not None:
+            inputs.append(self.scales)
         return (
             read(self.value, (0, self.slots)),
             read(self.index, (0, self.slots)),

@@ -14,6 +14,7 @@ import msgspec
 import torch
 from torch import Tensor
 
+from amk.ir.buffers import Quantization
 from amk.ir.record import Record
 from amk.runtime.session import Session
 
@@ -84,12 +85,14 @@ class Oracle(Protocol):
 
 
 class HuggingFaceOracle:
-    """The checkpoint in its HuggingFace class at float32, weights as amk reads them, upcast."""
+    """The checkpoint in its HuggingFace class at float32, weights as amk packs them, upcast."""
 
-    def __init__(self, config: dict[str, Any], load: Callable[[str], Tensor]) -> None:
+    def __init__(
+        self, config: dict[str, Any], load: Callable[[str], Tensor], *, quantization: Quantization | None = None
+    ) -> None:
         from amk.frontend.oracle import float32_model
 
-        self.model = float32_model(config, load)
+        self.model = float32_model(config, load, quantization=quantization)
 
     def logits(self, ids: Sequence[int]) -> Tensor:
         with torch.no_grad():

@@ -54,6 +54,7 @@ class Manifest(Record):
     dtype: str
     kv_dtype: str
     kernel: KernelFacts | None = None
+    group_size: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

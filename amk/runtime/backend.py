@@ -76,9 +76,8 @@ class MachineBackend:
         self.memory[op.stop.buffer].zero_()
 
     def enter(self, ids: list[int]) -> None:
-        op = self._sample
-        embed(self.memory[op.table], self.memory[op.next_hidden.buffer], ids, scale=op.scale)
-        self.memory[op.stop.buffer].zero_()
+        embed(self._sample, self.memory, ids)
+        self.memory[self._sample.stop.buffer].zero_()
 
     def run(self, *, pos: int, tokens: int, steps: int) -> Generator[int, None, None]:
         for step in range(steps):

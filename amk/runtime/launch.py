@@ -18,6 +18,7 @@ from amk.codegen.encode import encode
 from amk.interpreter.errors import BadLaunchError
 from amk.ir.buffers import Operand, first_epoch
 from amk.ir.layout import TILE_ROWS, stored_shape
+from amk.ir.quantize import dequantized
 from amk.ir.tasks import Sample
 from amk.runtime.watchdog import wait_that_ran_out
 from amk.runtime.weights import Placed
@@ -234,10 +235,16 @@ class KernelBackend:
         table = self.schedule.buffer[self._sample.table]
         tiled = table.layout != "plain"
         rows = TILE_ROWS if tiled else 1
-        held = np.empty(stored_shape(table)[1:], dtype=np.uint16)
+        held = np.empty(stored_shape(table)[1:], dtype=np.int8 if table.dtype == "i8" else np.uint16)
         self.chip.download(self.placed.address[table.id] + token // rows * held.nbytes, held)
-        bits = (held[:, token % rows] if tiled else held).reshape(-1)[: table.shape[1]]
-        return (bits.astype(np.uint32) << 16).view(np.float32)
+        row = (held[:, token % rows] if tiled else held).reshape(-1)[: table.shape[1]]
+        if self._sample.scales is None:
+            return (row.astype(np.uint32) << 16).view(np.float32)
+        scales = self.schedule.buffer[self._sample.scales]
+        scale = np.empty((1, scales.shape[1]), dtype=np.float32)
+        self.chip.download(self.placed.address[scales.id] + token * scale.nbytes, scale)
+        made: NDArray[np.float32] = dequantized(row[None], scale, group=self._sample.group)[0]
+        return made
 
     def _launch(self, queues: Queues, pos: int, tokens: int, steps: int) -> None:
         """Start a launch within what the schedule was proved for, and nothing else."""

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from amk.errors import CertificateMismatchError, NoDeviceError, NoTokenizerError
 from amk.frontend.coverage import match_tensors
+from amk.ir.buffers import Quantization
 from amk.ir.graph import Graph
 from amk.ir.schedule import Schedule
 from amk.runtime.artefact import Manifest, write_artefact
@@ -72,6 +73,11 @@ class CompiledModel:
     def certificate(self) -> Certificate:
         """What was proved, and of what."""
         return self._validated.certificate
+
+    @property
+    def quantization(self) -> Quantization | None:
+        """How its matrices became integers; None where they are bf16."""
+        return Quantization(group=self.manifest.group_size) if self.manifest.dtype == "w8a16" else None
 
     @property
     def arch(self) -> str:

@@ -30,6 +30,7 @@ class Report(Record):
     target: str
     workers: int
     dtype: str
+    group_size: int
     kv_dtype: str
     max_context: int
     tokens_per_pass: int
@@ -65,6 +66,7 @@ class Report(Record):
             target=schedule.target.name,
             workers=len(schedule.queues),
             dtype=manifest.dtype,
+            group_size=manifest.group_size,
             kv_dtype=manifest.kv_dtype,
             max_context=schedule.max_context,
             tokens_per_pass=schedule.symbol("tokens").high,
@@ -81,6 +83,7 @@ class Report(Record):
 
     def __str__(self) -> str:
         tasks = ", ".join(f"{count} {kind}" for kind, count in self.tasks.items())
+        groups = f" in groups of {self.group_size}" if self.group_size else ""
         weights = self.weights_digest[:16] or "not at hand; resolved when first needed"
         lines = [
             ("model", f"{self.model} ({self.family}, {self.layers} layers, hidden {self.hidden}, vocab {self.vocab})"),
@@ -88,7 +91,7 @@ class Report(Record):
             ("config", f"sha256 {self.config_digest[:16]}"),
             ("weights", f"{weights if not self.weights_digest else f'sha256 {weights}'}"),
             ("target", f"{self.target} ({self.arch}), {self.workers} workers"),
-            ("precision", f"weights {self.dtype}, KV cache {self.kv_dtype}"),
+            ("precision", f"weights {self.dtype}{groups}, KV cache {self.kv_dtype}"),
             ("context", f"{self.max_context} positions, {self.tokens_per_pass} prompt tokens a pass"),
             (
                 "memory",

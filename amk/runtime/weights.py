@@ -11,8 +11,8 @@ import torch
 from numpy.typing import NDArray
 
 from amk.codegen.encode import stored_bytes
-from amk.interpreter.memory import LoadRope, LoadTensor, loaded
-from amk.ir.buffers import Arrange, Buffer, RopeSource, Source
+from amk.interpreter.memory import LoadRope, LoadTensor, integers, loaded
+from amk.ir.buffers import Arrange, Buffer, QuantizedSource, RopeSource, Source
 from amk.ir.layout import stored_shape
 from amk.ir.schedule import Schedule
 from amk.runtime.chip import ALIGN, Chip
@@ -60,6 +60,8 @@ def contents(buffer: Buffer, load: LoadTensor, rope: LoadRope) -> NDArray[Any] |
             parts = [part.contiguous() for part in loaded(source, load, held)]
             bits = [part.view(torch.int16) if held == torch.bfloat16 else part for part in parts]
             return packed(buffer, bits, source.arrange)
+        case QuantizedSource() as quantized:
+            return packed(buffer, [torch.from_numpy(integers(quantized, load))], "stack")
 
 
 def packed(buffer: Buffer, parts: list[torch.Tensor], how: Arrange) -> NDArray[Any]:

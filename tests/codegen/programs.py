@@ -18,6 +18,8 @@ GEMV = GemvShape(
     aligned=True,
     tagged_x=False,
     tagged_out=False,
+    quantized=False,
+    group_columns=0,
 )
 
 CONFIG = KernelConfig(

@@ -19,8 +19,8 @@ SHAPES: Final[dict[str, dict[str, Any]]] = {
 
 
 @cache
-def scheduled(shape: str, arch: str, *, bf16_kv: bool = False, tokens: int = 8) -> Schedule:
+def scheduled(shape: str, arch: str, *, bf16_kv: bool = False, tokens: int = 8, group: int | None = None) -> Schedule:
     """One layer of ``shape`` for the default chip of ``arch``."""
     graph = llama_graph(layers=1, vocab=512, **SHAPES[shape])
     target = resolve_target(arch=arch, target=None)
-    return lower(graph, target, max_context=1024, bf16_kv=bf16_kv, tokens_per_pass=tokens)
+    return lower(graph, target, max_context=1024, bf16_kv=bf16_kv, tokens_per_pass=tokens, group=group)

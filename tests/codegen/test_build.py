@@ -57,6 +57,13 @@ def test_a_kernel_builds_without_spills(shape: str, arch: str, bf16: bool, home:
     assert cubin.resources.shared_bytes == 0, "all shared memory is the launch's"
 
 
+@pytest.mark.parametrize("group", [0, 64])
+@pytest.mark.parametrize("arch", ARCHS)
+@pytest.mark.parametrize("shape", SHAPES)
+def test_a_kernel_of_eight_bit_weights_builds_without_spills(shape: str, arch: str, group: int, home: None) -> None:
+    assert cubin_for(emit(certify(scheduled(shape, arch, group=group)))).resources.spilled_bytes == 0
+
+
 def test_two_builds_are_the_same_code(home: None) -> None:
     source = source_of("smollm2", "sm_90")
     assert build(source).code == cubin_for(source).code

@@ -53,6 +53,7 @@ struct alignas(16) GemvTask {
   u64 shift;
   u64 weight;
   u64 bias;
+  u64 scales;
   u64 out;
   u64 residual;
   u64 best_value;
@@ -66,9 +67,7 @@ struct alignas(16) GemvTask {
   u32 splits;
   u32 split_stride;
   u32 heads;
-  u32 last_row_only;
   u32 shape;
-  u32 epilogue;
   float eps;
   float scale;
   float softcap;
@@ -136,6 +135,7 @@ struct alignas(16) SampleTask {
   u64 prompt_length;
   u64 eos;
   u64 table;
+  u64 scales;
   u64 token;
   u64 stop;
   u64 next_hidden;
@@ -143,6 +143,7 @@ struct alignas(16) SampleTask {
   u32 eos_slots;
   u32 hidden;
   u32 tiled;
+  u32 group;
   float scale;
   int hidden_epoch;
   u32 hidden_epochs;

@@ -11,6 +11,8 @@ struct Gemv0 {
   static constexpr bool kAligned = true;
   static constexpr bool kTaggedX = true;
   static constexpr bool kTaggedOut = true;
+  static constexpr bool kQuantized = false;
+  static constexpr unsigned kGroupColumns = 0;
 };
 struct Gemv1 {
   static constexpr unsigned kColumns = 576;
@@ -22,6 +24,8 @@ struct Gemv1 {
   static constexpr bool kAligned = true;
   static constexpr bool kTaggedX = true;
   static constexpr bool kTaggedOut = true;
+  static constexpr bool kQuantized = false;
+  static constexpr unsigned kGroupColumns = 0;
 };
 struct Gemv2 {
   static constexpr unsigned kColumns = 576;
@@ -33,6 +37,8 @@ struct Gemv2 {
   static constexpr bool kAligned = true;
   static constexpr bool kTaggedX = true;
   static constexpr bool kTaggedOut = false;
+  static constexpr bool kQuantized = false;
+  static constexpr unsigned kGroupColumns = 0;
 };
 struct Gemv3 {
   static constexpr unsigned kColumns = 576;
@@ -44,6 +50,8 @@ struct Gemv3 {
   static constexpr bool kAligned = true;
   static constexpr bool kTaggedX = false;
   static constexpr bool kTaggedOut = true;
+  static constexpr bool kQuantized = false;
+  static constexpr unsigned kGroupColumns = 0;
 };
 struct Gemv4 {
   static constexpr unsigned kColumns = 1536;
@@ -55,6 +63,8 @@ struct Gemv4 {
   static constexpr bool kAligned = true;
   static constexpr bool kTaggedX = true;
   static constexpr bool kTaggedOut = true;
+  static constexpr bool kQuantized = false;
+  static constexpr unsigned kGroupColumns = 0;
 };
 
 // What each constant is: amk/codegen/config.py.

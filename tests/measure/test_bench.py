@@ -165,10 +165,12 @@ def test_the_command(
     assert [row["context"] for row in written["rows"]] == [8, 8, 12, 12]
     assert main([*words, "--json"]) == 0
     assert set(json.loads(capsys.readouterr().out)) == set(BenchResult.__struct_fields__)
-    wrongs = ["--context", "many"], ["--context", "0"], ["--against", "mlx"], ["--dtype", "w8a16"]
+    wrongs = ["--context", "many"], ["--context", "0"], ["--against", "mlx"], ["--dtype", "int4"]
     for wrong in wrongs:
         assert main([*words, *wrong]) == EXIT_USAGE
-    assert "w8a16" in capsys.readouterr().err
+    assert "w8a16" in capsys.readouterr().err  # which there is
+    assert main([*words, "--dtype", "w8a16", "--group-size", "64"]) == 0
+    capsys.readouterr()
     real = room.decode_parity
     monkeypatch.setattr(room, "decode_parity", lambda *given, **more: replace(real(*given, **more), verdict="fail"))
     assert main(words) == EXIT_FAILED

@@ -18,7 +18,6 @@ from amk.errors import (
     CertificateMismatchError,
     ContextOverflowError,
     NoDeviceError,
-    NotYetError,
     ScheduleRefutedError,
     TargetArchMismatchError,
     UnknownArchError,
@@ -26,6 +25,7 @@ from amk.errors import (
     UnreadableInputError,
     UnwritablePathError,
 )
+from amk.ir.buffers import Quantization
 from amk.pipeline import CompiledModel
 from amk.runtime.errors import SupersededError
 from tests.checkpoints import random_llama, save_llama
@@ -236,7 +236,8 @@ def test_context_and_options_are_checked(folder: Path) -> None:
         ({"max_context": 257}, BadOptionError),
         ({"max_context": 0}, BadOptionError),
         ({"tokens_per_pass": 9}, BadOptionError),
-        ({"dtype": "w8a16"}, NotYetError),
+        ({"dtype": "w8a16", "group_size": 32}, BadOptionError),
+        ({"group_size": 64}, BadOptionError),
         ({"dtype": "fp4"}, BadOptionError),
         ({"kv_dtype": "int8"}, BadOptionError),
         ({"arch": "sm_70"}, UnknownArchError),
@@ -246,6 +247,24 @@ def test_context_and_options_are_checked(folder: Path) -> None:
     ):
         with pytest.raises(kind):
             amk.compile(folder, progress=False, **options)
+
+
+@pytest.mark.parametrize("group_size", [0, 128])
+def test_eight_bit_weights_survive_a_file(group_size: int, folder: Path, tmp_path: Path) -> None:
+    model = amk.compile(folder, arch="cpu", dtype="w8a16", group_size=group_size, progress=False)
+    assert model.quantization == Quantization(group=group_size)
+    assert {b.dtype for b in model.schedule.buffers if b.kind == "weight"} == {"i8"}
+    again = amk.load(model.save(tmp_path / "model.amk"), progress=False)
+    assert again.manifest == model.manifest
+    for each in (model, again):
+        each.session.prefill(PROMPT)
+    assert torch.equal(again.session.logits(), model.session.logits())
+    plain = amk.compile(folder, arch="cpu", progress=False)
+    assert plain.quantization is None
+    plain.session.prefill(PROMPT)
+    assert 1e-3 < float((plain.session.logits() - model.session.logits()).abs().max()) < 1.0
+    said = str(model.report())
+    assert f"weights w8a16{' in groups of 128' if group_size else ''}, KV cache" in said
 
 
 def test_bf16_cache_decodes_close_to_the_oracle(folder: Path) -> None:

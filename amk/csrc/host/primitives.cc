@@ -42,8 +42,9 @@ void exchange(Operand& mine, Combine combine) {
   });
 }
 
+template <class Sum>
 struct Product {
-  float* sum;
+  Sum* sum;
   const u32* a;
   const u32* b;
 };
@@ -52,11 +53,11 @@ float low(u32 word) { return __builtin_bit_cast(float, word << 16); }
 float high(u32 word) { return __builtin_bit_cast(float, word & 0xffff0000u); }
 
 // PTX ISA: matrix fragments for mma.m16n8k16 (bf16): g = lane / 4, t = lane % 4.
-void multiply(Product* (&all)[kLanes]) {
+void multiply(Product<float>* (&all)[kLanes]) {
   float a[16][16], b[16][8], d[16][8] = {};
   for (u32 lane = 0; lane < kLanes; ++lane) {
     const u32 g = lane / 4, t = lane % 4 * 2;
-    const Product& of = *all[lane];
+    const Product<float>& of = *all[lane];
     for (u32 half = 0; half < 2; ++half) {
       for (u32 row = 0; row < 2; ++row) {
         const u32 word = of.a[half * 2 + row];
@@ -69,6 +70,34 @@ void multiply(Product* (&all)[kLanes]) {
   }
   for (u32 row = 0; row < 16; ++row) {
     for (u32 k = 0; k < 16; ++k) {
+      for (u32 n = 0; n < 8; ++n) d[row][n] += a[row][k] * b[k][n];
+    }
+  }
+  for (u32 lane = 0; lane < kLanes; ++lane) {
+    const u32 g = lane / 4, t = lane % 4 * 2;
+    for (u32 i = 0; i < 4; ++i) all[lane]->sum[i] += d[g + i / 2 * 8][t + i % 2];
+  }
+}
+
+int byte_of(u32 word, u32 byte) { return static_cast<signed char>(word >> (8 * byte)); }
+
+// The same of mma.m16n8k32 (s8): rows as above, four columns a word.
+void multiply(Product<int>* (&all)[kLanes]) {
+  int a[16][32], b[32][8], d[16][8] = {};
+  for (u32 lane = 0; lane < kLanes; ++lane) {
+    const u32 g = lane / 4, t = lane % 4 * 4;
+    const Product<int>& of = *all[lane];
+    for (u32 half = 0; half < 2; ++half) {
+      for (u32 byte = 0; byte < 4; ++byte) {
+        const u32 k = t + half * 16 + byte;
+        a[g][k] = byte_of(of.a[half * 2], byte);
+        a[g + 8][k] = byte_of(of.a[half * 2 + 1], byte);
+        b[k][g] = byte_of(of.b[half], byte);
+      }
+    }
+  }
+  for (u32 row = 0; row < 16; ++row) {
+    for (u32 k = 0; k < 32; ++k) {
       for (u32 n = 0; n < 8; ++n) d[row][n] += a[row][k] * b[k][n];
     }
   }
@@ -102,8 +131,13 @@ bool vote_all(bool value) {
 }
 
 void multiply_bf16(float (&sum)[4], const u32 (&a)[4], const u32 (&b)[2]) {
-  Product mine{sum, a, b};
-  exchange(mine, multiply);
+  Product<float> mine{sum, a, b};
+  exchange(mine, [](Product<float>*(&all)[kLanes]) { multiply(all); });
+}
+
+void multiply_s8(int (&sum)[4], const u32 (&a)[4], const u32 (&b)[2]) {
+  Product<int> mine{sum, a, b};
+  exchange(mine, [](Product<int>*(&all)[kLanes]) { multiply(all); });
 }
 
 void barrier_init(u64* barrier, u32 arrivals) { *barrier = static_cast<u64>(arrivals) << 16 | arrivals; }

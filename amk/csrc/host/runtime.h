@@ -31,6 +31,7 @@ bool meet_some(u32 threads, bool value);
 u32 exchange_xor(u32 bits, int mask);
 bool vote_all(bool value);
 void multiply_bf16(float (&sum)[4], const u32 (&a)[4], const u32 (&b)[2]);
+void multiply_s8(int (&sum)[4], const u32 (&a)[4], const u32 (&b)[2]);
 
 // mbarrier: a word of shared memory that counts arrivals and bytes.
 void barrier_init(u64* barrier, u32 arrivals);

@@ -8,15 +8,6 @@
 
 namespace amk {
 
-template <bool kFirst, class First, class Second>
-struct Chosen {
-  using Type = First;
-};
-template <class First, class Second>
-struct Chosen<false, First, Second> {
-  using Type = Second;
-};
-
 // What the warps of a step of one row share over a long past: sets of queries, each of so many that its state fits a
 // thread's registers.
 template <class Config>

@@ -25,15 +25,21 @@ struct GemvOp {
 
   // Of a row that is staged whole and cut into few blocks, a warp holds its own in registers.
   static constexpr u32 kPieces = Input::kMine / kShare;
-  static constexpr bool kHeld =
-      kRows == 1 && Input::kMine <= 4 && Input::kBlocks * kTileColumns <= GemvPieces<Config>::columns_staged(1);
+  static constexpr bool kGrouped = Shape::kGroupColumns != 0;
+  static constexpr bool kHeld = kRows == 1 && !kGrouped && Input::kMine <= 4 && Input::kChunkBlocks == Input::kBlocks;
+
+  // Sums of a tile that a lane has: of bf16 two, so that one product need not wait for another; of integers too in a
+  // step of one row, else one of each product. Those of groups of columns are no integers: each has its scale.
+  static constexpr u32 kTerms = Shape::kQuantized && kRows > 1 ? Input::kProducts : 2;
+  using Sum = typename Chosen<Shape::kQuantized && !kGrouped, int, float>::Type;
+  using Sums = Sum (&)[kTerms][4];
 
   Block<Config>& block;
   const GemvTask& task;
   const u32 rows;  // of x in this step
   const GemvPieces<Config> cut;
   Input input;
-  Fragment held[kHeld ? Input::kMine : 1];
+  typename Input::Held held[kHeld ? Input::kMine : 1];
   float best = minus_infinity();
   int best_row = -1;
 
@@ -41,7 +47,7 @@ struct GemvOp {
       : block(block),
         task(task),
         rows(kRows == 1 ? 1 : block.tokens),
-        cut(task.row_end - task.row_begin, Shape::kColumns, kRows),
+        cut(task.row_end - task.row_begin, Shape::kColumns, kRows, Input::kBlockColumns),
         input(block, task, rows, cut) {}
 
   // False when the launch is over.
@@ -60,7 +66,7 @@ struct GemvOp {
 #pragma unroll 1
       for (u32 chunk = 0; chunk < cut.blocks; chunk += cut.chunk_blocks) {
         if (!cut.whole()) input.stage(chunk, group == 0);
-        multiply(tiles, chunk);
+        multiply(group, tiles, chunk);
       }
       if (!block.meet()) return false;
       finish(group, tiles * kOutputs, beside);
@@ -80,7 +86,8 @@ struct GemvOp {
   struct Beside {
     float residual = 0.0f;
     float bias = 0.0f;
-    u32 missing = 0;  // of the residual
+    float scale = 1.0f;  // of a row of integers
+    u32 missing = 0;     // of the residual
   };
 
   __device__ __forceinline__ const TaskHead& head() const { return reinterpret_cast<const TaskHead&>(task); }
@@ -121,6 +128,7 @@ struct GemvOp {
       found.residual = residual.get(row_of(output) * task.out_stride + weight_row, found.missing);
     }
     if (Shape::kBias) found.bias = reinterpret_cast<const float*>(task.bias)[weight_row];
+    if (Shape::kQuantized && !kGrouped) found.scale = reinterpret_cast<const float*>(task.scales)[weight_row];
     return found;
   }
 
@@ -144,26 +152,27 @@ struct GemvOp {
 #pragma unroll
     for (u32 i = 0; i < Input::kMine; ++i) {
       const u32 within = block.warp + i % kShare * kWarps, at = i / kShare * cut.piece_blocks + within;
-      held[i] = within < cut.piece_blocks && at < cut.blocks ? input.fragment(at) : Fragment{};
+      held[i] = {};
+      if (within < cut.piece_blocks && at < cut.blocks) held[i] = input.held(at);
     }
   }
 
   // This warp's share of the products of a group of tiles with the staged chunk: every kWarps-th block of each piece.
-  __device__ __forceinline__ void multiply(u32 tiles, u32 chunk) {
+  __device__ __forceinline__ void multiply(u32 first_tile, u32 tiles, u32 chunk) {
     const u32 width = cut.in_chunk(chunk);
 #pragma unroll 1
     for (u32 tile = 0; tile < tiles; tile += cut.piece_tiles) {
-      float sum[2][4] = {};
+      Sum sum[kTerms][4] = {};
       const u32 more = least(cut.piece_tiles, tiles - tile) - 1;
       if constexpr (kHeld) {
 #pragma unroll
         for (u32 i = 0; i < kPieces; ++i) {
-          piece_of(tile, chunk, more, i * cut.piece_blocks, least(cut.piece_blocks, cut.blocks - i * cut.piece_blocks),
-                   held + i * kShare, sum);
+          piece_of(first_tile, tile, chunk, more, i * cut.piece_blocks,
+                   least(cut.piece_blocks, cut.blocks - i * cut.piece_blocks), held + i * kShare, sum);
         }
       } else {
         for (u32 begin = 0; begin < width; begin += cut.piece_blocks) {
-          piece_of(tile, chunk, more, begin, least(cut.piece_blocks, width - begin), held, sum);
+          piece_of(first_tile, tile, chunk, more, begin, least(cut.piece_blocks, width - begin), held, sum);
         }
       }
       put_down(tile + more, chunk, sum);
@@ -172,40 +181,110 @@ struct GemvOp {
 
   // A piece: `count` blocks, `begin` blocks into the chunk, of one tile and of `more` that follow it. The sums of the
   // last are not put down: other pieces may add to them.
-  __device__ __forceinline__ void piece_of(u32 tile, u32 chunk, u32 more, u32 begin, u32 count, const Fragment* x,
-                                           float (&sum)[2][4]) {
+  __device__ __forceinline__ void piece_of(u32 first_tile, u32 tile, u32 chunk, u32 more, u32 begin, u32 count,
+                                           const typename Input::Held* x, Sums sum) {
     const char* piece = block.take() + block.lane * 16;
-    share(piece, begin, count, x, sum);
+    share(piece, first_tile + tile, chunk, begin, count, x, sum);
     for (u32 other = 1; other <= more; ++other) {
       put_down(tile + other - 1, chunk, sum);
 #pragma unroll
-      for (int i = 0; i < 4; ++i) sum[0][i] = sum[1][i] = 0.0f;
-      share(piece + other * count * kBlockBytes, begin, count, x, sum);
+      for (u32 term = 0; term < kTerms; ++term) {
+#pragma unroll
+        for (int i = 0; i < 4; ++i) sum[term][i] = 0;
+      }
+      share(piece + other * count * kBlockBytes, first_tile + tile + other, chunk, begin, count, x, sum);
     }
     block.give_back();
   }
 
-  // Two sums, so that one product need not wait for another.
-  __device__ __forceinline__ void share(const char* piece, u32 begin, u32 count, const Fragment* held,
-                                        float (&sum)[2][4]) const {
-#pragma unroll
+  __device__ __forceinline__ void share(const char* piece, u32 tile, u32 chunk, u32 begin, u32 count,
+                                        const typename Input::Held* held, Sums sum) const {
+#pragma unroll kGrouped ? 1 : kShare
     for (u32 i = 0; i < kShare; ++i) {
       const u32 at = block.warp + i * kWarps;
       if ((i + 1) * kWarps > count && at >= count) continue;
       const uint4 w = *reinterpret_cast<const uint4*>(piece + at * kBlockBytes);
-      const auto x = kHeld ? held[i] : input.fragment(begin + at);
-      mma_bf16(sum[0], x.first, w.x, w.y);
-      mma_bf16(sum[1], x.second, w.z, w.w);
+      const auto x = kHeld ? held[i] : input.held(begin + at);
+      if constexpr (!Shape::kQuantized) {
+        mma_bf16(sum[0], x.first, w.x, w.y);
+        mma_bf16(sum[1], x.second, w.z, w.w);
+      } else if constexpr (!kGrouped) {
+        multiply_digits(x, w, sum);
+      } else {
+        int some[kTerms][4] = {};
+        multiply_digits(x, w, some);
+        add_scaled(some, tile, (chunk + begin + at) * kIntegerColumns / Shape::kGroupColumns, sum);
+      }
     }
   }
 
-  // A tile's sums; those of hi and lo are one. Behind the first chunk they are added to.
-  __device__ __forceinline__ void put_down(u32 tile, u32 chunk, const float (&sum)[2][4]) const {
-    const u32 group = block.lane / 4, quad = block.lane % 4;
-    if (group >= rows) return;
-    float* to = sums() + (tile * kOutputs + group * kTileRows + quad * 2) * kPitch + block.warp;
-    float even = (sum[0][0] + sum[0][2]) + (sum[1][0] + sum[1][2]);
-    float odd = (sum[0][1] + sum[0][3]) + (sum[1][1] + sum[1][3]);
+  __device__ __forceinline__ static void multiply_digits(const typename Input::Digits& x, const uint4& w,
+                                                         int (&sum)[kTerms][4]) {
+    if constexpr (kRows == 1) {
+      mma_s8(sum[0], {x.of[0].x, 0, x.of[0].y, 0}, w.x, w.y);
+      mma_s8(sum[1], {x.of[0].z, 0, x.of[0].w, 0}, w.z, w.w);
+    } else {
+#pragma unroll
+      for (u32 i = 0; i < Input::kProducts; ++i) {
+        const uint4 &upper = x.of[2 * i], &lower = x.of[2 * i + 1];
+        mma_s8(sum[i], {upper.x, lower.x, upper.y, lower.y}, w.x, w.y);
+        mma_s8(sum[i], {upper.z, lower.z, upper.w, lower.w}, w.z, w.w);
+      }
+    }
+  }
+
+  // Sums of a group of columns, under its scales in this lane's two rows of the tile.
+  __device__ __forceinline__ void add_scaled(const int (&some)[kTerms][4], u32 tile, u32 group, Sums sum) const {
+    constexpr u32 kGroups = kGrouped ? divide_up(Shape::kColumns, kGrouped ? Shape::kGroupColumns : 1) : 1;
+    const float* scales = reinterpret_cast<const float*>(task.scales) + group;
+    const u32 row = task.row_begin + tile * kTileRows + block.lane % 4 * 2;
+#pragma unroll
+    for (u32 odd = 0; odd < 2; ++odd) {
+      const float scale = scales[static_cast<u64>(least(row + odd, task.row_end - 1)) * kGroups];
+#pragma unroll
+      for (u32 term = 0; term < kTerms; ++term) {
+        sum[term][odd] += scale * static_cast<float>(some[term][odd]);
+        sum[term][odd + 2] += scale * static_cast<float>(some[term][odd + 2]);
+      }
+    }
+  }
+
+  // A tile's sums, of this lane's two weight rows. Behind the first chunk they are added to.
+  __device__ __forceinline__ void put_down(u32 tile, u32 chunk, const Sum (&sum)[kTerms][4]) const {
+    if constexpr (Shape::kQuantized) {
+      put_digits_down(tile, chunk, sum);
+    } else {  // those of hi and lo are one
+      if (block.lane / 4 >= rows) return;
+      put_two(tile, block.lane / 4, chunk, (sum[0][0] + sum[0][2]) + (sum[1][0] + sum[1][2]),
+              (sum[0][1] + sum[0][3]) + (sum[1][1] + sum[1][3]));
+    }
+  }
+
+  // Each digit at its worth; those of a row of the step are four lanes', which add them up. As floats the sums of 2,048
+  // columns are exact.
+  __device__ __forceinline__ void put_digits_down(u32 tile, u32 chunk, const Sum (&sum)[kTerms][4]) const {
+    block.identify();  // again: what follows from it would hold registers that the sums need
+    const u32 product_row = block.lane / 4;
+    const float by = worth(product_row % kDigits);
+#pragma unroll
+    for (u32 half = 0; half < (kRows == 1 ? 1 : 2 * Input::kProducts); ++half) {
+      const u32 term = half / 2, first = half % 2 * 2;
+      const u32 row = kRows == 1 ? product_row / kDigits : product_row / kDigits + half * Input::kDigitRows / 2;
+      float even = static_cast<float>(kRows == 1 ? sum[0][0] + sum[1][0] : sum[term][first]) * by;
+      float odd = static_cast<float>(kRows == 1 ? sum[0][1] + sum[1][1] : sum[term][first + 1]) * by;
+#pragma unroll
+      for (int mask = 4; mask < 4 * static_cast<int>(kDigits); mask *= 2) {
+        even += shuffle_xor(even, mask);
+        odd += shuffle_xor(odd, mask);
+      }
+      if (product_row % kDigits != 0 || row >= rows) continue;
+      const float unit = input.unit(row);
+      put_two(tile, row, chunk, even * unit, odd * unit);
+    }
+  }
+
+  __device__ __forceinline__ void put_two(u32 tile, u32 row, u32 chunk, float even, float odd) const {
+    float* to = sums() + (tile * kOutputs + row * kTileRows + block.lane % 4 * 2) * kPitch + block.warp;
     if (!cut.whole() && chunk != 0) {
       even += to[0];
       odd += to[kPitch];
@@ -228,6 +307,7 @@ struct GemvOp {
           beside = read_beside(first_tile, output);
           settle(beside, first_tile, output);
         }
+        if (Shape::kQuantized) value *= beside.scale;
         if (Shape::kBias) value += beside.bias;
       }
       const float next = Shape::kEpilogue == kEpilogueGatedMul ? shuffle_xor(value, 1) : 0.0f;

@@ -1,8 +1,10 @@
-// What a GEMV multiplies: columns of x, normed or merged, as bf16 pairs hi + lo in shared memory. A warp stages what it
-// multiplies itself.
+// What a GEMV multiplies: columns of x, normed or merged, in shared memory: as bf16 pairs hi + lo, or as digits where
+// the weight is integers. A warp stages what it multiplies itself.
 #pragma once
 
+#include "ops/digits.cuh"
 #include "ops/pairs.cuh"
+#include "ops/splits.cuh"
 #include "vm/block.cuh"
 #include "vm/stream.cuh"
 #include "vm/values.cuh"
@@ -14,24 +16,36 @@ struct GemvInput {
   static constexpr u32 kWarps = Config::kConsumerWarps;
   static constexpr u32 kThreads = kWarps * kWarp;
   static constexpr u32 kColumns = Shape::kColumns;
-  static constexpr u32 kHeadDim = Config::kHeadDim;
   static constexpr bool kGain = Shape::kPrologue == kPrologueNorm || Shape::kPrologue == kPrologueLayerNorm;
   static constexpr bool kMerges = Shape::kPrologue == kPrologueMergeSplits;
   // Columns that a lane reads in one access; accesses that it makes before it uses the first, of x and of splits. Where
   // there are several rows, these are of several rows.
   static constexpr u32 kEach = 4;
   static constexpr u32 kLoads = Shape::kAligned ? 4 : 1;
-  static constexpr u32 kSplits = kRows == 1 ? kLoads : 1;
 
-  // This warp's blocks, at most: kShare of each piece.
-  static constexpr u32 kBlocks = divide_up(kColumns, kTileColumns);
-  static constexpr u32 kShare = divide_up(least(GemvPieces<Config>::kPieceBlocks, kBlocks), kWarps);
-  static constexpr u32 kMine = kShare * divide_up(kBlocks, GemvPieces<Config>::kPieceBlocks);
+  // This warp's blocks of a chunk, at most: kShare of each piece.
+  static constexpr u32 kBlockColumns = Shape::kQuantized ? kIntegerColumns : kTileColumns;
+  static constexpr u32 kPieceBlocks = GemvPieces<Config>::kPieceBlocks;
+  static constexpr u32 kBlocks = divide_up(kColumns, kBlockColumns);
+  static constexpr u32 kChunkBlocks = GemvPieces<Config>::blocks_staged(kBlocks, kRows, kBlockColumns);
+  static constexpr u32 kShare = divide_up(least(kPieceBlocks, kChunkBlocks), kWarps);
+  static constexpr u32 kMine = kShare * divide_up(kChunkBlocks, kPieceBlocks);
   // Lanes that read a row, and blocks of it that they cover in one access. Of several rows, a warp that has few blocks
   // reads more than one at once.
-  static constexpr u32 kRowLanes = least(kRows == 1 ? kWarp : power_above(kMine) * kTileColumns / kEach, kWarp);
-  static constexpr u32 kAtOnce = kRowLanes * kEach / kTileColumns;
+  static constexpr u32 kBlockLanes = kBlockColumns / kEach;
+  static constexpr u32 kRowLanes = least(kRows == 1 ? kWarp : power_above(kMine) * kBlockLanes, kWarp);
+  static constexpr u32 kAtOnce = kRowLanes / kBlockLanes;
   static constexpr u32 kRowsAtOnce = kWarp / kRowLanes;
+  // Rows of the step whose digits one product takes, and products that take all of them. A step of one row has it
+  // alone.
+  static constexpr u32 kDigitRows = kRows == 1 ? 1 : kTileRows / 2;
+  static constexpr u32 kProducts = divide_up(kRows, kDigitRows);
+
+  // What a lane holds of a block: of digits, those of each product.
+  struct Digits {
+    uint4 of[kRows == 1 ? 1 : 2 * kProducts];
+  };
+  using Held = typename Chosen<Shape::kQuantized, Digits, Fragment>::Type;
 
   using X = Values<Shape::kTaggedX>;
 
@@ -39,10 +53,11 @@ struct GemvInput {
   const GemvTask& task;
   const u32 rows;
   const GemvPieces<Config> cut;
-  const u32 epoch;    // of words of x
-  const u32 first;    // row of the step that is x's first
-  const u32 stride;   // elements from one staged row to the next
-  u32* const staged;  // [rows, stride]: of four columns, hi and lo of the first two, then of the others
+  const u32 epoch;   // of words of x
+  const u32 first;   // row of the step that is x's first
+  const u32 stride;  // elements from one staged row to the next
+  const Splits<Config, Shape, kRows, kRowsAtOnce> splits;
+  u32* const staged;  // [rows, stride]: of four columns, hi and lo of the first two, then of the others; or digits
 
   __device__ __forceinline__ GemvInput(Block<Config>& block, const GemvTask& task, u32 rows,
                                        const GemvPieces<Config>& cut)
@@ -52,26 +67,31 @@ struct GemvInput {
         cut(cut),
         epoch(block.epoch(task.x_epoch, task.x_epochs)),
         first(Shape::kLastRowOnly ? block.tokens - 1 : 0),
-        stride(cut.chunk_blocks * kTileColumns + kRowPad),
+        stride(cut.chunk_blocks * kBlockColumns + kRowPad),
+        splits{block, task, rows},
         staged(reinterpret_cast<u32*>(block.shared.work)) {}
 
-  // Of the block that is `at` blocks into the chunk: row lane / 4, eight columns from lane % 4 * 8 on. Behind the last
-  // row, some row again: what is made of it goes unread.
-  __device__ __forceinline__ Fragment fragment(u32 at) const {
-    const u32 row = kRows == 1 ? 0 : least(block.lane / 4, rows - 1);
-    const u32 place = row * stride + at * kTileColumns + block.lane % 4 * 8;
-    const uint4* at_place = reinterpret_cast<const uint4*>(staged + place);
-    return {at_place[0], at_place[1]};
+  // What this lane has of the block that is `at` blocks into the chunk.
+  __device__ __forceinline__ Held held(u32 at) const {
+    if constexpr (Shape::kQuantized) {
+      return digits(at);
+    } else {
+      return fragment(at);
+    }
   }
 
   // This warp's columns of a chunk; zeros behind the last one. Sums of squares for the norm are taken the first time.
   __device__ __forceinline__ void stage(u32 chunk, bool first_time) {
     // All of these are asked for before the first is used.
-    constexpr u32 kRowLoads = least(divide_up(kRows, kRowsAtOnce), kMerges ? 4 : Shape::kTaggedX ? 2 : kRows);
-    constexpr u32 kColumnLoads = kRows == 1 && !kMerges ? least(kLoads, divide_up(kMine, kAtOnce)) : 1;
+    constexpr u32 kRowLoads = least(divide_up(kRows, kRowsAtOnce), Shape::kQuantized ? 2
+                                                                   : kMerges         ? 4
+                                                                   : Shape::kTaggedX ? 2
+                                                                                     : kRows);
+    constexpr u32 kAll = divide_up(kMine, kAtOnce);
+    constexpr u32 kColumnLoads = Shape::kQuantized ? kAll : kRows == 1 && !kMerges ? least(kLoads, kAll) : 1;
     const u32 width = cut.in_chunk(chunk), pieces = divide_up(width, cut.piece_blocks);
-    const u32 row = block.lane / kRowLanes, within = block.lane % (kTileColumns / kEach) * kEach;
-    const u32 ahead = block.lane % kRowLanes / (kTileColumns / kEach);
+    const u32 row = block.lane / kRowLanes, within = block.lane % kBlockLanes * kEach;
+    const u32 ahead = block.lane % kRowLanes / kBlockLanes;
 #pragma unroll 1
     for (u32 base = row; base - row < rows; base += kRowLoads * kRowsAtOnce) {
       float sum[kRowLoads] = {};
@@ -80,17 +100,21 @@ struct GemvInput {
         float4 value[kColumnLoads][kRowLoads] = {}, gain[kColumnLoads] = {};
 #pragma unroll
         for (u32 j = 0; j < kColumnLoads; ++j) {
-          const u32 at = block_of(done + j * kAtOnce + ahead, width), column = (chunk + at) * kTileColumns + within;
+          const u32 at = block_of(done + j * kAtOnce + ahead, width), column = (chunk + at) * kBlockColumns + within;
           if (kGain && at < width) gain[j] = constants(task.gain, column);
         }
         if constexpr (kMerges) {
-          const u32 at = block_of(done + ahead, width), column = (chunk + at) * kTileColumns + within;
-          merge_four(base, column, value[0]);
+#pragma unroll
+          for (u32 j = 0; j < kColumnLoads; ++j) {
+            const u32 at = block_of(done + j * kAtOnce + ahead, width);
+            splits.four(base, (chunk + at) * kBlockColumns + within, value[j]);
+          }
         } else {
           block.template await<Shape::kTaggedX>(head(), epoch, [&](u32& missing) {
 #pragma unroll
             for (u32 j = 0; j < kColumnLoads; ++j) {
-              const u32 at = block_of(done + j * kAtOnce + ahead, width), column = (chunk + at) * kTileColumns + within;
+              const u32 at = block_of(done + j * kAtOnce + ahead, width),
+                        column = (chunk + at) * kBlockColumns + within;
               // Anew: addresses kept from one try to the next would hold registers.
               if (at < width && column < kColumns) read(anew(base), column, value[j], missing);
             }
@@ -98,15 +122,35 @@ struct GemvInput {
         }
 #pragma unroll
         for (u32 j = 0; j < kColumnLoads; ++j) {
-          const u32 at = block_of(done + j * kAtOnce + ahead, width), column = (chunk + at) * kTileColumns + within;
-          if (at >= width) continue;
+          const u32 at = block_of(done + j * kAtOnce + ahead, width), column = (chunk + at) * kBlockColumns + within;
 #pragma unroll
           for (u32 i = 0; i < kRowLoads; ++i) {
-            if (base + i * kRowsAtOnce >= rows) continue;
-            const float4 x = value[j][i];
+            const u32 in = base + i * kRowsAtOnce;
+            float4& x = value[j][i];
+            if (at >= width || in >= rows) {
+              x = {0.0f, 0.0f, 0.0f, 0.0f};
+              continue;
+            }
             if (Shape::kPrologue == kPrologueNorm) sum[i] += x.x * x.x + x.y * x.y + (x.z * x.z + x.w * x.w);
-            put((base + i * kRowsAtOnce) * stride + at * kTileColumns + within,
-                normed(base + i * kRowsAtOnce, column, x, gain[j]));
+            x = normed(in, column, x, gain[j]);
+            if (!Shape::kQuantized) put_pairs(in * stride + at * kBlockColumns + within, x);
+          }
+        }
+        if constexpr (Shape::kQuantized) {
+#pragma unroll
+          for (u32 i = 0; i < kRowLoads; ++i) {
+            u32 greatest = 0;
+#pragma unroll
+            for (u32 j = 0; j < kColumnLoads; ++j) greatest = larger(greatest, magnitude(value[j][i]));
+            const Unit unit(greatest_of(greatest, kRowLanes));
+            block.identify();  // again: what follows from it would hold registers that the columns need
+            const u32 in = base + i * kRowsAtOnce;
+            if (in < rows && block.lane % kRowLanes == 0) block.shared.units[in][block.warp] = unit.one;
+#pragma unroll
+            for (u32 j = 0; j < kColumnLoads; ++j) {
+              const u32 at = block_of(done + j * kAtOnce + ahead, width);
+              if (at < width && in < rows) put_digits(in * stride + at * kBlockColumns, within, value[j][i], unit.by);
+            }
           }
         }
       }
@@ -117,6 +161,9 @@ struct GemvInput {
     }
     warp_sync();  // each lane reads what others of its warp have put
   }
+
+  // What a digit of this warp's columns of a row is worth.
+  __device__ __forceinline__ float unit(u32 row) const { return block.shared.units[row][block.warp]; }
 
   // 1 / sqrt(mean(x^2) + eps) of a row, of what the warps added up while they staged it. It multiplies behind the dot
   // product, which is linear, so nothing waits for it.
@@ -219,129 +266,46 @@ struct GemvInput {
     return x;
   }
 
-  __device__ __forceinline__ void put(u32 place, float4 x) const {
+  // Row lane / 4, eight columns from lane % 4 * 8 on. Behind the last row, some row again: what is made of it goes
+  // unread.
+  __device__ __forceinline__ Fragment fragment(u32 at) const {
+    const u32 row = kRows == 1 ? 0 : least(block.lane / 4, rows - 1);
+    const u32 place = row * stride + at * kTileColumns + block.lane % 4 * 8;
+    const uint4* at_place = reinterpret_cast<const uint4*>(staged + place);
+    return {at_place[0], at_place[1]};
+  }
+
+  // Of a product's rows lane / 4 and eight further down: a digit of a row of the step each, 16 columns from
+  // lane % 4 * 16 on. A step of one row has four rows in all.
+  __device__ __forceinline__ Digits digits(u32 at) const {
+    const u32 product_row = block.lane / 4;
+    const u32 place = at * kIntegerColumns + block.lane % 4 * 16 + product_row % kDigits * 4;
+    Digits found;
+    if constexpr (kRows == 1) {
+      found.of[0] = {0, 0, 0, 0};
+      if (product_row < kDigits) found.of[0] = *reinterpret_cast<const uint4*>(staged + place);
+    } else {
+#pragma unroll
+      for (u32 i = 0; i < 2 * kProducts; ++i) {
+        const u32 row = least(product_row / kDigits + i * kDigitRows / 2, rows - 1);
+        found.of[i] = *reinterpret_cast<const uint4*>(staged + row * stride + place);
+      }
+    }
+    return found;
+  }
+
+  __device__ __forceinline__ void put_pairs(u32 place, float4 x) const {
     *reinterpret_cast<uint4*>(staged + place) = pairs_of(x);
   }
 
-  // Four columns of merged splits, zeros behind the last. Lanes merge together: those without a column merge the last
-  // ones again.
-  template <u32 kCount>
-  __device__ __forceinline__ void merge_four(u32 row, u32 column, float4 (&x)[kCount]) const {
-    if constexpr (Shape::kAligned) {
-      merge(row, least(column, kColumns - kEach), x);
-    } else {
-      float4 one[kEach][kCount] = {};
+  // A block's columns lie as lanes take them: sixteen neighbours; of these, a digit of all; of that, a word of four.
+  __device__ __forceinline__ void put_digits(u32 place, u32 within, float4 x, float by) const {
+    u32 words[kDigits];
+    digits_of(x, by, words);
 #pragma unroll
-      for (u32 i = 0; i < kEach; ++i) merge(row, least(column + i, kColumns - 1), one[i]);
-#pragma unroll
-      for (u32 i = 0; i < kCount; ++i) {
-        x[i] = {one[0][i].x, column + 1 < kColumns ? one[1][i].x : 0.0f, column + 2 < kColumns ? one[2][i].x : 0.0f,
-                column + 3 < kColumns ? one[3][i].x : 0.0f};
-      }
+    for (u32 digit = 0; digit < kDigits; ++digit) {
+      staged[place + within / 16 * 16 + digit * 4 + within % 16 / 4] = words[digit];
     }
-#pragma unroll
-    for (u32 i = 0; i < kCount; ++i) {
-      if (column >= kColumns) x[i] = {0.0f, 0.0f, 0.0f, 0.0f};
-    }
-  }
-
-  // Partial attention results of four columns of one head (or of the first alone, where they are not aligned), merged
-  // in split order under the greatest maximum of all. Behind the last row, that again.
-  template <u32 kCount>
-  __device__ __forceinline__ void merge(u32 row, u32 column, float4 (&value)[kCount]) const {
-    const u32 active = PastPieces<Config>::active(block.pos, task.splits);
-    const u32 stride = Config::kTokensMax * task.heads;  // from one split's statistics to the next
-    const float2* const stats = reinterpret_cast<const float2*>(task.stats) + column / kHeadDim;
-    Parts<kCount> parts;
-    parts.ask(*this, row, column, stats, 0, active);  // before the statistics have come
-    Statistics all[kCount];
-#pragma unroll
-    for (u32 i = 0; i < kCount; ++i) {
-      all[i] = statistics(stats + least(row + i * kRowsAtOnce, rows - 1) * task.heads, stride, active);
-      all[i].total = quotient(1.0f, all[i].total);
-      value[i] = {0.0f, 0.0f, 0.0f, 0.0f};
-    }
-#pragma unroll 1
-    for (u32 base = 0;;) {
-#pragma unroll
-      for (u32 j = 0; j < kSplits; ++j) {
-#pragma unroll
-        for (u32 i = 0; i < kCount; ++i) {
-          const float weight = exp2_of((parts.top[j][i] - all[i].top) * kLog2E) * all[i].total;
-          const float by = base + j < active ? weight : 0.0f;
-          const float4 old = value[i], more = parts.of[j][i];
-          value[i] = {old.x + more.x * by, old.y + more.y * by, old.z + more.z * by, old.w + more.w * by};
-        }
-      }
-      base += kSplits;
-      if (base >= active) break;
-      parts.ask(*this, row, column, stats, base, active);
-    }
-  }
-
-  // Columns of some splits, and the maxima of these. Behind the last split, that again.
-  template <u32 kCount>
-  struct Parts {
-    float4 of[kSplits][kCount];
-    float top[kSplits][kCount];
-
-    __device__ __forceinline__ void ask(const GemvInput& input, u32 row, u32 column, const float2* stats, u32 base,
-                                        u32 active) {
-      const GemvTask& task = input.task;
-#pragma unroll
-      for (u32 j = 0; j < kSplits; ++j) {
-        const u32 split = least(base + j, active - 1);
-#pragma unroll
-        for (u32 i = 0; i < kCount; ++i) {
-          const u32 at = least(row + i * kRowsAtOnce, input.rows - 1);
-          const float* part = reinterpret_cast<const float*>(task.x) + at * task.x_stride + column;
-          top[j][i] = stats[(split * Config::kTokensMax + at) * task.heads].x;
-          if constexpr (Shape::kAligned) {
-            of[j][i] = load_four(part + split * task.split_stride);
-          } else {
-            of[j][i] = {part[split * task.split_stride], 0.0f, 0.0f, 0.0f};
-          }
-        }
-      }
-    }
-  };
-
-  // The greatest maximum of a head's splits, and their sums under it.
-  struct Statistics {
-    float top = minus_infinity();
-    float total = 0.0f;
-
-    __device__ __forceinline__ void add(float other_top, float other_total) {
-      const float most = fmaxf(top, other_top);
-      if (most == minus_infinity()) return;  // of nothing and nothing
-      total = total * exp2_of((top - most) * kLog2E) + other_total * exp2_of((other_top - most) * kLog2E);
-      top = most;
-    }
-  };
-
-  // Lanes that merge columns of the same head: each looks at some of its splits.
-  static constexpr u32 kHeadLanes = !Shape::kAligned     ? 1
-                                    : kHeadDim % 32 == 0 ? 8
-                                    : kHeadDim % 16 == 0 ? 4
-                                    : kHeadDim % 8 == 0  ? 2
-                                                         : 1;
-
-  // A window lets fewer splits be active than the position has it; those have written that they are empty. The first
-  // split holds the step's own row, so the greatest maximum is finite.
-  __device__ __forceinline__ Statistics statistics(const float2* stat, u32 stride, u32 active) const {
-    Statistics found;
-#pragma unroll 1
-    for (u32 base = 0; base < active; base += kHeadLanes) {
-      const u32 split = base + block.lane % kHeadLanes;
-      const float2 its = split < active ? stat[split * stride] : float2{minus_infinity(), 0.0f};
-      found.add(its.x, its.y);
-    }
-#pragma unroll
-    for (u32 mask = 1; mask < kHeadLanes; mask *= 2) {
-      const float top = shuffle_xor(found.top, mask), total = shuffle_xor(found.total, mask);
-      found.add(top, total);
-    }
-    return found;
   }
 };
 

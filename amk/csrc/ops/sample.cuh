@@ -77,17 +77,28 @@ struct SampleOp {
 
   // A row of the table, tiled as a head's weights are or plain.
   __device__ __forceinline__ void embed(u32 row, int token) {
-    const u16* table = reinterpret_cast<const u16*>(task.table);
     const u32 epoch = block.epoch(task.hidden_epoch, task.hidden_epochs);
     const auto hidden = Values<Config::kTaggedHidden>(task.next_hidden, epoch).from(row * task.hidden);
-    const u64 blocks = divide_up(task.hidden, kTileColumns);
     const u64 id = static_cast<u64>(token);
     for (u32 column = block.thread; column < task.hidden; column += kThreads) {
-      const u64 tile = (id / kTileRows * blocks + column / kTileColumns) * (kTileRows * kTileColumns);
-      const u64 at =
-          task.tiled ? tile + id % kTileRows * kTileColumns + column % kTileColumns : id * task.hidden + column;
-      hidden.put(column, from_bf16(table[at]) * task.scale);
+      const float value = task.scales != 0 ? integer(id, column) : from_bf16(element<kTileColumns>(id, column));
+      hidden.put(column, value * task.scale);
     }
+  }
+
+  template <u32 kBlockColumns, class T = u16>
+  __device__ __forceinline__ T element(u64 id, u32 column) const {
+    const u64 blocks = divide_up(task.hidden, kBlockColumns);
+    const u64 tile = (id / kTileRows * blocks + column / kBlockColumns) * (kTileRows * kBlockColumns);
+    const u64 at =
+        task.tiled ? tile + id % kTileRows * kBlockColumns + column % kBlockColumns : id * task.hidden + column;
+    return reinterpret_cast<const T*>(task.table)[at];
+  }
+
+  // Of a table of integers, with a scale for each `group` columns of a row.
+  __device__ __forceinline__ float integer(u64 id, u32 column) const {
+    const float* scales = reinterpret_cast<const float*>(task.scales) + id * divide_up(task.hidden, task.group);
+    return scales[column / task.group] * static_cast<float>(element<kIntegerColumns, signed char>(id, column));
   }
 };
 

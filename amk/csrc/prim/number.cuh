@@ -59,6 +59,11 @@ __device__ inline float exp2_of(float x) {
   return found;
 }
 
+// The low bytes of four words, in this order. PTX ISA: prmt.b32.
+__device__ inline u32 bytes_of(u32 a, u32 b, u32 c, u32 d) {
+  return __byte_perm(__byte_perm(a, b, 0x0040), __byte_perm(c, d, 0x0040), 0x5410);
+}
+
 // The largest float below every other: the neutral element of a maximum.
 __device__ inline float minus_infinity() { return __uint_as_float(0xff800000u); }
 

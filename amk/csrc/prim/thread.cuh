@@ -36,6 +36,9 @@ __device__ inline bool meet_all(int threads, bool value) {
   return all != 0;
 }
 
+__device__ inline float float_of(u32 bits) { return __uint_as_float(bits); }
+__device__ inline u32 bits_of(float value) { return __float_as_uint(value); }
+
 // PTX ISA: shfl.sync.bfly.b32.
 __device__ inline float shuffle_xor(float value, int mask) { return __shfl_xor_sync(0xffffffffu, value, mask); }
 __device__ inline int shuffle_xor(int value, int mask) { return __shfl_xor_sync(0xffffffffu, value, mask); }
@@ -52,6 +55,16 @@ __device__ inline float warp_max(float value) {
   const int bits = __float_as_int(value);
   const int most = __reduce_max_sync(0xffffffffu, bits ^ ((bits >> 31) & 0x7fffffff));
   return __int_as_float(most ^ ((most >> 31) & 0x7fffffff));
+}
+
+// The greatest among `lanes` neighbouring lanes, a power of two. PTX ISA: redux.sync.max.u32 of all of a warp.
+__device__ inline u32 greatest_of(u32 value, int lanes) {
+  if (lanes == kWarp) return __reduce_max_sync(0xffffffffu, value);
+  for (int mask = lanes / 2; mask > 0; mask /= 2) {
+    const u32 other = __shfl_xor_sync(0xffffffffu, value, mask);
+    value = other > value ? other : value;
+  }
+  return value;
 }
 
 // PTX ISA: vote.sync.all. True for every lane if it is for each.

@@ -79,12 +79,14 @@ struct Producer {
   }
 
   __device__ bool weights(const GemvTask& task) {
-    if (task.epilogue == kEpilogueArgmax) {
+    const bool head = task.prompt_length != 0;  // which is of the step's last row
+    if (head) {
       const u32 following = params.pos + (step + 1) * params.tokens;
       if (following < *reinterpret_cast<const u32*>(task.prompt_length)) return true;
     }
-    const u32 rows = task.last_row_only || params.tokens == 1 ? 1 : Config::kTokensMax;
-    const GemvPieces<Config> cut(task.row_end - task.row_begin, task.k, rows);
+    const u32 rows = head || params.tokens == 1 ? 1 : Config::kTokensMax;
+    const GemvPieces<Config> cut(task.row_end - task.row_begin, task.k, rows,
+                                 task.scales != 0 ? kIntegerColumns : kTileColumns);
     const char* base = reinterpret_cast<const char*>(task.weight);
     for (u32 group = 0; group < cut.tiles; group += cut.group_tiles) {
       const u32 end = group + cut.in_group(group);

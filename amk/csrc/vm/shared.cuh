@@ -9,9 +9,10 @@ namespace amk {
 constexpr int kSlots = 8;
 static_assert(kSlots % 2 == 0, "two tasks that follow each other would share a half of the sums");
 
-// Elements of a tile of weights: 8 rows by 32 columns, 512 bytes of bf16 (amk/ir/layout.py).
+// Elements of a block of weights: 8 rows by 32 columns of bf16, or by 64 of integers; 512 bytes (amk/ir/layout.py).
 constexpr int kTileRows = 8;
 constexpr int kTileColumns = 32;
+constexpr int kIntegerColumns = 2 * kTileColumns;
 constexpr int kBlockBytes = kTileRows * kTileColumns * 2;
 
 // Elements put behind each staged row, so that rows do not fall on the same banks.
@@ -46,6 +47,7 @@ struct Shared {
   alignas(128) char work[Config::kWorkBytes];
   alignas(16) float sums[kSums];
   alignas(16) float squares[Config::kTokensMax > 2 ? Config::kTokensMax : 2][kWarpsUp];
+  float units[Config::kTokensMax][Config::kConsumerWarps];  // of a warp's staged digits
   float scale[Config::kTokensMax];
   float shift[Config::kTokensMax];
   float warp_value[Config::kConsumerWarps];

@@ -15,6 +15,15 @@ __device__ constexpr int power_above(int value) {
   return power;
 }
 
+template <bool kFirst, class First, class Second>
+struct Chosen {
+  using Type = First;
+};
+template <class First, class Second>
+struct Chosen<false, First, Second> {
+  using Type = Second;
+};
+
 // A place in a ring of `kStages` stages, and the phase of its barriers. Kept as it goes, not computed from a count: the
 // count of a long launch may wrap, and 2^32 need not be a multiple of the stages. In one word, for registers are dear.
 template <u32 kStages>
@@ -37,22 +46,26 @@ struct GemvPieces {
   static constexpr u32 kPieceBlocks = Config::kStageBytes / kBlockBytes;
 
   u32 tiles;
-  u32 blocks;        // of 32 columns, in a whole row of tiles
-  u32 chunk_blocks;  // columns staged at once
+  u32 blocks;        // in a whole row of tiles
+  u32 chunk_blocks;  // whose columns are staged at once
   u32 piece_blocks;  // of one tile
   u32 piece_tiles;
   u32 group_tiles;
 
-  __device__ constexpr GemvPieces(u32 weight_rows, u32 k, u32 rows)
+  // A block has so many columns.
+  __device__ constexpr GemvPieces(u32 weight_rows, u32 k, u32 rows, u32 block_columns)
       : tiles(divide_up(weight_rows, kTileRows)),
-        blocks(divide_up(k, kTileColumns)),
-        chunk_blocks(least(blocks, whole_pieces(columns_staged(rows) / kTileColumns))),
+        blocks(divide_up(k, block_columns)),
+        chunk_blocks(blocks_staged(blocks, rows, block_columns)),
         piece_blocks(least(chunk_blocks, kPieceBlocks)),
         piece_tiles(chunk_blocks < blocks ? 1 : least(kPieceBlocks / piece_blocks, tiles_summed(rows))),
         group_tiles(tiles_summed(rows) / piece_tiles * piece_tiles) {}
 
-  // Columns of `rows` rows (hi and lo) that fit the work area.
+  // Columns of `rows` rows that fit the work area; of a row of so many blocks, those that are staged at once.
   __device__ static constexpr u32 columns_staged(u32 rows) { return Config::kWorkBytes / (rows * 4) - kRowPad; }
+  __device__ static constexpr u32 blocks_staged(u32 blocks, u32 rows, u32 block_columns) {
+    return least(blocks, whole_pieces(columns_staged(rows) / block_columns));
+  }
   __device__ static constexpr u32 whole_pieces(u32 some) {
     return some < kPieceBlocks ? some : some / kPieceBlocks * kPieceBlocks;
   }

@@ -7,10 +7,11 @@ from itertools import pairwise
 from typing import Literal
 
 from amk.errors import BadOptionError
-from amk.ir.buffers import Buffer, Dtype, Kind, Operand, RopeSource, Source
+from amk.ir.buffers import Buffer, Dtype, Kind, Operand, Quantization, RopeSource, Source
 from amk.ir.graph import HeadNorm as GraphHeadNorm
 from amk.ir.hops import AddNormHop, AttentionHop, GemvHop, Hop, NormSpec, Program, SampleHop
 from amk.ir.layout import TILE_COLUMNS, TILE_ROWS, tiles_summed
+from amk.ir.passes.matrix import SCALES, matrix, rows_taken
 from amk.ir.tasks import (
     AddNorm,
     AddResidual,
@@ -69,6 +70,9 @@ class Tile:
         Most rows of a step.
     kv_dtype
         How k and v are kept.
+    quantization
+        How the matrices that are multiplied become integers; None where they are bf16. A table that only embeds is
+        bf16; one that is the head's too is what the head has.
     splits_max
         Most runs the past of one KV head is cut into. The reader merges them, each O worker on its own, so there are
         no more than ``MERGED_BYTES`` of them allow.
@@ -80,6 +84,7 @@ class Tile:
     max_context: int
     tokens_per_pass: int = 8
     kv_dtype: Literal["f32", "bf16"] = "f32"
+    quantization: Quantization | None = None
     splits_max: int = 16
     tagged_words: int = 8192
 
@@ -140,6 +145,7 @@ class _Tiler:
         self.residual = {value: Operand(buffer="hidden", version=v) for v, value in enumerate(stream)}
         self.residual[program.embedded] = Operand(buffer="hidden", version=len(stream), lag=1)
         self.branches = [hop.x for hop in program.hops if isinstance(hop, AddNormHop)]
+        self.group = options.quantization.group if options.quantization else 0
         self.tags = options.tagged_words if self.may_tag() else 0
         self.stored: dict[str, Operand] = {}
         self.merges: dict[str, MergeSplits] = {}
@@ -203,7 +209,7 @@ class _Tiler:
                 return self.sample(hop)
 
     def gemv(self, hop: GemvHop) -> tuple[AnyKind, ...]:
-        weight = self.weight(hop)
+        weight, scales = self.weight(hop)
         prologue = self.norm(hop.norm, hop.k) if hop.norm else self.merges.get(hop.x)
         x, bias = self.operand(hop.x), self.bias(hop)
         cuts = pieces(hop.rows, self.target.workers)
@@ -217,6 +223,8 @@ class _Tiler:
                 epilogue=self.epilogue(hop, slot=slot, slots=len(cuts)),
                 x_rows="last" if hop.stored == "logits" else "all",
                 bias=bias,
+                scales=scales,
+                group=self.group,
             )
             for slot, rows in enumerate(cuts)
         )
@@ -240,7 +248,7 @@ class _Tiler:
         if len(tensors) == 1:
             return self.vector(tensors[0], hop.rows)
         name = f"{hop.name}.bias"
-        source = Source(tensors=tensors, arrange=hop.arrange, rows=self.cut(hop))
+        source = Source(tensors=tensors, arrange=hop.arrange, rows=rows_taken(hop))
         self.add(name, "const", "f32", hop.rows, source=source)
         return name
 
@@ -297,10 +305,8 @@ class _Tiler:
         t, width = self.options.tokens_per_pass, hop.heads * hop.head_dim
         splits = self.options.splits(hop.kv_heads, width, self.target)
         # Plain: all splits are read by every reader, which would poll each other's way.
-        out, stats = (
-            self.activation("attn", hop, *((splits, t, width) if splits > 1 else (t, width)), tagged=False),
-            None,
-        )
+        shape, stats = (splits, t, width) if splits > 1 else (t, width), None
+        out = self.activation("attn", hop, *shape, tagged=False)
         self.stored[hop.out] = out
         if splits > 1:
             stats = self.activation("attn_stats", hop, splits, t, hop.heads, 2, tagged=False)
@@ -345,6 +351,7 @@ class _Tiler:
         if hop.table not in self.buffers:
             source = Source(tensors=(hop.table,))
             self.add(hop.table, "weight", "bf16", self.program.vocab, self.program.hidden, source=source)
+        scales = hop.table + SCALES if hop.table + SCALES in self.buffers else None
         first = self.residual[self.program.embedded]
         kind = Sample(
             value=Operand(buffer="best_value"),
@@ -359,22 +366,16 @@ class _Tiler:
             stop=Operand(buffer="stop"),
             next_hidden=Operand(buffer=first.buffer, version=first.version),
             scale=hop.scale,
+            scales=scales,
+            group=self.group if scales else 0,
         )
         return (kind,)
 
-    def weight(self, hop: GemvHop) -> str:
-        """The buffer of the hop's matrix; one tensor keeps its own name, so that a tied table is stored once."""
-        tensors = tuple(part.weight for part in hop.parts)
-        name = tensors[0] if len(tensors) == 1 else f"{hop.name}.weight"
-        source = Source(tensors=tensors, arrange=hop.arrange, rows=self.cut(hop))
-        self.buffers[name] = Buffer(
-            id=name, kind="weight", dtype="bf16", shape=(hop.rows, hop.k), layout="gemv8x32", source=source
-        )
-        return name
-
-    def cut(self, hop: GemvHop) -> tuple[tuple[int, int], ...]:
-        """The rows of each tensor that the hop takes; empty if it takes them all."""
-        return () if all(part.whole for part in hop.parts) else tuple(part.rows for part in hop.parts)
+    def weight(self, hop: GemvHop) -> tuple[str, str | None]:
+        """The buffers of the hop's matrix and of its scales."""
+        values, scales = matrix(hop, self.options.quantization)
+        self.buffers |= {buffer.id: buffer for buffer in (values, scales) if buffer}
+        return values.id, scales.id if scales else None
 
     def operand(self, value: str) -> Operand:
         """Where a graph value is read."""

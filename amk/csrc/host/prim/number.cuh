@@ -34,6 +34,8 @@ inline float inverse_root(float x) { return 1.0f / sqrtf(x); }
 constexpr float kLog2E = 1.4426950408889634f;
 inline float exp2_of(float x) { return exp2f(x); }
 
+inline u32 bytes_of(u32 a, u32 b, u32 c, u32 d) { return (a & 255) | (b & 255) << 8 | (c & 255) << 16 | d << 24; }
+
 inline float minus_infinity() { return float_of(0xff800000u); }
 
 }  // namespace amk

@@ -65,6 +65,15 @@ inline float warp_max(float value) {
   return value;
 }
 
+// Of magnitudes, the greatest among `lanes` neighbouring lanes.
+inline u32 greatest_of(u32 value, int lanes) {
+  for (int mask = lanes / 2; mask > 0; mask /= 2) {
+    const u32 other = host::exchange_xor(value, mask);
+    if (other > value) value = other;
+  }
+  return value;
+}
+
 inline bool meet_all(int threads, bool value) { return host::meet_some(static_cast<u32>(threads), value); }
 
 inline bool all_lanes(bool value) { return host::vote_all(value); }
