@@ -15,7 +15,8 @@ from amk.errors import EXIT_FAILED, BadOptionError
 from amk.measure.text import CONTEXT, TOKENS
 
 if TYPE_CHECKING:
-    from amk.measure.quality import Figures, QualityReport
+    from amk.measure.quality import QualityReport
+    from amk.measure.scores import Figures
 
 FIGURES = ("perplexity", "ratio", "agree", "KL mean", "KL p99", "r p99", "r max")
 

@@ -12,16 +12,13 @@ Legend: W windows, P predictions of a window (of each token from those before it
 from __future__ import annotations
 
 import gc
-import math
 import tempfile
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from amk.errors import BadOptionError, TokenIdError, UnwritablePathError
@@ -29,12 +26,14 @@ from amk.frontend.checkpoint import Checkpoint
 from amk.frontend.coverage import match_tensors
 from amk.frontend.graphs import graph_for
 from amk.frontend.oracle import filled_model, float32_model
+from amk.frontend.recognise import tensors
+from amk.ir.graph import Embed, Graph
 from amk.ir.quantize import GROUP_SIZES, Quantization, scales
 from amk.ir.record import Record
 from amk.measure.errors import NonFiniteLogitsError
 from amk.measure.machine import machine
+from amk.measure.scores import Figures, Scores, compare, figures, join
 from amk.measure.text import CONTEXT, TOKENS, Text, Window, cut, encode, read_text
-from amk.parity.compare import logit_range
 from amk.target import resolve_target
 
 PERPLEXITY_TOLERANCE: Final = 0.005
@@ -45,41 +44,6 @@ SLICES: Final = 6
 
 REFERENCE: Final = "float32"
 """The name of the arm that the others are held against."""
-
-_AT_ONCE: Final = 64
-"""Rows of logits that are compared at once, in float64."""
-
-Floats = NDArray[np.float64]
-
-
-class Figures(Record):
-    """An arm on some of the text, against the reference on the same.
-
-    Attributes
-    ----------
-    predictions
-        Tokens predicted from those before them in their window.
-    perplexity, perplexity_ratio
-        exp of the mean of -log p(token), and that over the reference's.
-    ratio_error
-        Standard error of the ratio, from how it differs between windows; None of a single window.
-    agreement
-        Share of predictions whose greatest logit is at the reference's token.
-    kl_mean, kl_p99
-        KL(reference || arm) in nats: mean and 99th percentile.
-    logit_range_p99, logit_range_max
-        Of r as decode parity has it.
-    """
-
-    predictions: int
-    perplexity: float
-    perplexity_ratio: float
-    ratio_error: float | None
-    agreement: float
-    kl_mean: float
-    kl_p99: float
-    logit_range_p99: float
-    logit_range_max: float
 
 
 class ArmQuality(Record):
@@ -134,28 +98,6 @@ class QualityReport(Record):
     machine: dict[str, str]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Scores:
-    """What is kept of an arm's predictions; each an array of one shape, [P] of a window, [W, P] of a text.
-
-    Attributes
-    ----------
-    loss
-        -log p(token), nats.
-    agrees
-        1 where the greatest logit is at the reference's token, else 0.
-    kl
-        KL(reference || arm), nats.
-    logit_range
-        r.
-    """
-
-    loss: Floats
-    agrees: Floats
-    kl: Floats
-    logit_range: Floats
-
-
 def quality(
     checkpoint: Checkpoint,
     *,
@@ -206,14 +148,14 @@ def quality(
     _check_ids([*start, *ids], graph.vocab)
     windows = cut(start, ids, context=context, tokens=tokens)
     if quantization is not None:
-        _check_weights(checkpoint)
+        _check_weights(checkpoint, graph)
     scores = _scores(_arms(checkpoint, quantization), windows, note)
     parts = [part for part in np.array_split(np.arange(len(windows)), SLICES) if part.size]
     arms = tuple(
         ArmQuality(
             arm=name,
             whole=figures(found, scores[REFERENCE]),
-            slices=tuple(figures(_take(found, part), _take(scores[REFERENCE], part)) for part in parts),
+            slices=tuple(figures(found.of(part), scores[REFERENCE].of(part)) for part in parts),
         )
         for name, found in scores.items()
     )
@@ -236,49 +178,6 @@ def quality(
         ),
         arms=arms,
         machine=machine(resolve_target(arch="cpu", target=None)),
-    )
-
-
-def compare(logits_PV: Tensor, reference_PV: Tensor, tokens_P: Tensor) -> Scores:
-    """Score an arm's logits.
-
-    Parameters
-    ----------
-    logits_PV, reference_PV
-        Logits of arm and reference behind the same tokens, float32.
-    tokens_P
-        The tokens that the text has there, int64.
-    """
-    found = []
-    for low in range(0, len(tokens_P), _AT_ONCE):
-        rows = slice(low, low + _AT_ONCE)
-        ours, theirs = logits_PV[rows].double(), reference_PV[rows].double()
-        log_p, log_q = theirs.log_softmax(dim=1), ours.log_softmax(dim=1)
-        found.append(
-            Scores(
-                loss=-log_q.gather(1, tokens_P[rows, None])[:, 0].numpy(),
-                agrees=(ours.argmax(dim=1) == theirs.argmax(dim=1)).double().numpy(),
-                kl=(log_p.exp() * (log_p - log_q)).sum(dim=1).numpy(),
-                logit_range=logit_range(ours, theirs).numpy(),
-            )
-        )
-    return _join(found, np.concatenate)
-
-
-def figures(scores: Scores, reference: Scores) -> Figures:
-    """The figures of ``scores`` [W, P]; ``reference`` are the reference's own at the same tokens."""
-    excess_W = (scores.loss - reference.loss).mean(axis=1)
-    ratio = float(np.exp(excess_W.mean()))
-    return Figures(
-        predictions=scores.loss.size,
-        perplexity=float(np.exp(scores.loss.mean())),
-        perplexity_ratio=ratio,
-        ratio_error=ratio * float(excess_W.std(ddof=1)) / math.sqrt(excess_W.size) if excess_W.size > 1 else None,
-        agreement=float(scores.agrees.mean()),
-        kl_mean=float(scores.kl.mean()),
-        kl_p99=float(np.percentile(scores.kl, 99)),
-        logit_range_p99=float(np.percentile(scores.logit_range, 99)),
-        logit_range_max=float(scores.logit_range.max()),
     )
 
 
@@ -331,7 +230,7 @@ def _arm_scores(
         if arm == REFERENCE:
             _keep(logits_PV, file, files=len(kept))
         found.append(compare(logits_PV, torch.from_numpy(np.load(file)), ids[1:]))
-    return _join(found, np.stack)
+    return join(found, np.stack)
 
 
 def _keep(logits_PV: Tensor, file: Path, *, files: int) -> None:
@@ -341,14 +240,6 @@ def _keep(logits_PV: Tensor, file: Path, *, files: int) -> None:
         need = files * logits_PV.nbytes / 1e9
         fix = f"set TMPDIR to a folder with {need:.1f} GB free, or use fewer tokens"
         raise UnwritablePathError(path=file, why=error.strerror or error, fix=fix) from error
-
-
-def _join(scores: Sequence[Scores], join: Callable[[list[Floats]], Floats]) -> Scores:
-    return Scores(**{field.name: join([getattr(one, field.name) for one in scores]) for field in fields(Scores)})
-
-
-def _take(scores: Scores, windows: NDArray[np.int64]) -> Scores:
-    return _join([scores], lambda found: found[0][windows])
 
 
 def _failure(arm: ArmQuality) -> str:
@@ -381,8 +272,9 @@ def _check_ids(ids: Sequence[int], vocab: int) -> None:
             raise TokenIdError(token=token, position=position, vocab=vocab)
 
 
-def _check_weights(checkpoint: Checkpoint) -> None:
+def _check_weights(checkpoint: Checkpoint, graph: Graph) -> None:
     """Meet a weight that is no number before minutes are spent on the arms that are run first."""
-    for name, info in checkpoint.tensor_index().items():
-        if len(info.shape) == 2:
-            scales(checkpoint.load(name).float().numpy(), name=name)
+    multiplied = {name for op in graph.ops if not isinstance(op, Embed) for name in tensors(op)}
+    for tensor in graph.tensors:
+        if tensor.name in multiplied and len(tensor.shape) == 2:
+            scales(checkpoint.load(tensor.name).float().numpy(), name=tensor.name)

@@ -331,6 +331,15 @@ def test_wrong_checkpoints(
     assert "mend:" in err
 
 
+def test_a_table_that_only_embeds_is_no_integer(tmp_path: Path) -> None:
+    """A row that is NaN, of a token that the text does not have, harms no arm."""
+    model = random_llama(seed=5, tie_word_embeddings=False)
+    with torch.no_grad():
+        model.model.embed_tokens.weight[130] = math.nan
+    report = measured(save(tmp_path / "untied", model))
+    assert all(math.isfinite(arm.whole.perplexity) for arm in report.arms)
+
+
 def test_a_tokenizer_of_another_model(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = save(tmp_path / "small", random_llama(vocab_size=100))
     assert main(["quality", str(folder), "--context", str(CONTEXT)]) == EXIT_USAGE
