@@ -11,7 +11,20 @@ import typer
 from rich.logging import RichHandler
 
 import amk
-from amk.cli import bench, cache, compile, doctor, fuzz, generate, inspect, parity, profile, supported, validate
+from amk.cli import (
+    bench,
+    cache,
+    compile,
+    doctor,
+    fuzz,
+    generate,
+    inspect,
+    parity,
+    profile,
+    quality,
+    supported,
+    validate,
+)
 from amk.cli.failures import exit_code_of
 from amk.cli.output import ERR, OUT
 from amk.settings import settings
@@ -26,6 +39,7 @@ app.command("compile")(compile.compile_model)
 app.command()(validate.validate)
 app.command()(generate.generate)
 app.command()(parity.parity)
+app.command()(quality.quality)
 app.command()(fuzz.fuzz)
 app.command()(inspect.inspect)
 app.command()(profile.profile)

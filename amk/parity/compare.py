@@ -156,12 +156,17 @@ def _decode(session: Session, prompt: list[int], tokens: int) -> tuple[list[int]
     return chosen, logits
 
 
+def logit_range(ours_NV: Tensor, oracle_NV: Tensor) -> Tensor:
+    """r of each row, float64 [N]."""
+    difference_NV = ours_NV.double() - oracle_NV.double()
+    return difference_NV.amax(dim=1) - difference_NV.amin(dim=1)
+
+
 def _judge(
     name: str, prompt_tokens: int, chosen: list[int], ours_NV: Tensor, oracle_NV: Tensor, bound: float
 ) -> PromptParity:
-    difference_NV = ours_NV.double() - oracle_NV.double()
-    range_N = difference_NV.amax(dim=1) - difference_NV.amin(dim=1)
-    relative_N = difference_NV.norm(dim=1) / oracle_NV.double().norm(dim=1)
+    range_N = logit_range(ours_NV, oracle_NV)
+    relative_N = (ours_NV.double() - oracle_NV.double()).norm(dim=1) / oracle_NV.double().norm(dim=1)
     ties: list[Tie] = []
     failure = ""
     for index, (token, r) in enumerate(zip(chosen, range_N.tolist(), strict=True)):
