@@ -9,7 +9,7 @@ import msgspec
 import typer
 from rich.table import Table
 
-from amk.cli.options import Json, LocalFilesOnly, Revision
+from amk.cli.options import GroupSize, Json, LocalFilesOnly, Revision
 from amk.cli.output import ERR, OUT, print_json
 from amk.errors import EXIT_FAILED, BadOptionError
 from amk.measure.text import CONTEXT, TOKENS
@@ -24,7 +24,7 @@ FIGURES = ("perplexity", "ratio", "agree", "KL mean", "KL p99", "r p99", "r max"
 def quality(
     model: Annotated[str, typer.Argument(help="An alias, a hub id, a folder, or a .gguf file.")],
     dtype: Annotated[str, typer.Option(help="Of the weights: w8a16 or bf16.")] = "w8a16",
-    group_size: Annotated[int, typer.Option(help="Columns that share a scale: 64 or 128; 0 for a scale a row.")] = 0,
+    group_size: GroupSize = 0,
     tokens: Annotated[int, typer.Option(min=1, help="At most so many, spread evenly over the text.")] = TOKENS,
     context: Annotated[int, typer.Option(min=2, help="Tokens of a window.")] = CONTEXT,
     text: Annotated[Path | None, typer.Option(help="A text in UTF-8. Default: the bundled one, in English.")] = None,
