@@ -27,8 +27,9 @@ from amk.frontend.coverage import match_tensors
 from amk.frontend.graphs import graph_for
 from amk.frontend.oracle import filled_model, float32_model
 from amk.frontend.recognise import tensors
+from amk.ir.buffers import Quantization
 from amk.ir.graph import Embed, Graph
-from amk.ir.quantize import GROUP_SIZES, Quantization, scales
+from amk.ir.quantize import GROUP_SIZES, scales
 from amk.ir.record import Record
 from amk.measure.errors import NonFiniteLogitsError
 from amk.measure.machine import machine
