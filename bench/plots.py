@@ -27,7 +27,11 @@ LIMIT: dict[str, Any] = {"color": "#333333", "linestyle": "--", "linewidth": 1}
 
 
 def roofline(runs: Sequence[Run], path: Path) -> None:
-    """Time a token against weight bytes, each arm at its least context, with the time that reading them alone takes."""
+    """Time a token against weight bytes, each arm at its least context, with the time that reading them alone takes.
+
+    Of runs in which all arms stream the same bytes.
+    """
+    runs = [run for run in runs if not any(row.weight_bytes for row in run.rows)]
     figure, both = plt.subplots(1, 2, figsize=(9, 3.8), constrained_layout=True)
     for axes in both:
         for arm, style in STYLES.items():

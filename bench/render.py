@@ -136,7 +136,7 @@ def _figures(run: Run, row: Row) -> list[str]:
         f"{row.median:,.1f}",
         f"{min(row.us_per_token):,.1f} – {max(row.us_per_token):,.1f}",
         f"{len(row.us_per_token)} of {result.rounds}",
-        f"{(result.weight_bytes + row.kv_bytes) / 1e6:,.0f}",
+        f"{result.bytes_of(row) / 1e6:,.0f}",
         f"{rate / 1e12:.2f}",
         f"{rate / result.limits.read_bytes_per_s:.0%}" if result.limits else NOTHING,
         f"{row.launches / row.tokens:.3f}" if row.launches else NOTHING,

@@ -34,7 +34,7 @@ from amk.measure.arms import TORCH_ARMS
 from amk.measure.bench import ROUNDS, TOKENS, bench
 from amk.measure.limits import limits
 from amk.measure.result import LEFT_OUT, BenchResult
-from amk.pipeline import choose_target
+from amk.pipeline import DTYPES, choose_target
 from amk.target import Target
 from bench.runs import FORMAT, Run, read_run
 from bench.workloads import WORKLOADS, Workload
@@ -56,6 +56,7 @@ class Options:
     tokens: int
     contexts: list[int] | None
     against: list[str] | None
+    dtype: str
     arch: str | None
     chip: str | None
     target: Target
@@ -72,6 +73,7 @@ def main(words: Sequence[str] | None = None) -> int:
         tokens=asked.tokens,
         contexts=asked.contexts,
         against=asked.against,
+        dtype=asked.dtype,
         arch=asked.arch,
         chip=asked.target,
         target=choose_target(arch=asked.arch, target=asked.target, device=None),
@@ -129,6 +131,7 @@ def _bench(workload: Workload, options: Options, ends: float, keep: Callable[[Be
         _checkpoint(workload, options),
         arch=options.arch,
         target=options.chip,
+        dtype=options.dtype,
         kv_dtype=workload.kv_dtype,
         max_context=workload.max_context,
         progress=False,
@@ -177,10 +180,11 @@ def random_model(config: dict[str, Any]) -> Any:
 def _begun(workload: Workload, options: Options, commit: str, asked: float | None, left: float) -> Run:
     """The run before anything is known of it."""
     given = _given(workload, options)
+    kinds = [kind for kind, is_so in (("twin", options.twin), (options.dtype, options.dtype != "bf16")) if is_so]
     return Run(
         format=FORMAT,
-        workload=f"{workload.name}-twin" if options.twin else workload.name,
-        title=f"{workload.model}, twin" if options.twin else workload.model,
+        workload="-".join([workload.name, *kinds]),
+        title=", ".join([workload.model, *kinds]),
         weights=given.name if given else f"random, seed {SEED}",
         target=options.target.name,
         commit=commit,
@@ -206,6 +210,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--checkpoint", type=Path, help="a checkpoint of SmolLM2-135M; without one its weights are random")
     add("--contexts", type=_numbers, help="comma-separated; default: the workload's")
     add("--against", type=_arms, help=f"some of {','.join(TORCH_ARMS)}, or nothing; default: the workload's")
+    add("--dtype", choices=DTYPES, default="bf16", help="of amk's weights")
     add("--rounds", type=int, default=ROUNDS, help="samples of each arm, which take turns")
     add("--tokens", type=int, default=TOKENS, help="of a sample")
     add("--budget-seconds", type=float, help="begin no sample after so many; what is left out says so")

@@ -78,13 +78,17 @@ def _all_in(*wanted: object) -> Accepts:
 
 GATES = (None, "silu", "swish", "gelu", "gelu_pytorch_tanh")
 
+_INTEGERS = 'take the checkpoint from before it was quantized (dtype="w8a16" makes integers of it)'
 _EXPERTS = "mixtures of experts choose weights at run time"
 _LATENT = "latent attention is another attention"
 _GATE = "the gate must be silu, gelu, or gelu_pytorch_tanh"
 _HEAD_NORMS = "of norms of queries and keys only RMS norms are built"
 
 FIELDS: dict[str, tuple[Accepts, str]] = {
-    "quantization_config": (_absent, "the weights must be stored as bf16, fp16 or fp32"),
+    "quantization_config": (
+        _absent,
+        'take the checkpoint from before it was quantized (dtype="w8a16" makes integers of it)',
+    ),
     "text_config": (_absent, "only text models are read"),
     "vision_config": (_absent, "only text models are read"),
     "is_encoder_decoder": (_absent, "only decoders are read"),

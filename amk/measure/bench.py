@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 ROUNDS: Final = 5
 TOKENS: Final = 64
 PARITY_TOKENS: Final = 16
+_BF16_BYTES: Final = 2
 
 
 def bench(
@@ -58,6 +59,7 @@ def bench(
     """
     ends = time.monotonic() + budget_s
     note("comparing with HuggingFace float32")
+    weights = sum(math.prod(buffer.shape) for buffer in _streamed(model, "weight"))
     result = BenchResult(
         model=model.checkpoint.name,
         weights=model.manifest.weights_digest,
@@ -71,7 +73,15 @@ def bench(
         limits=limits,
         machine=machine(model.schedule.target),
     )
-    turns = _Turns(names=(AMK, *against), arms={AMK: AmkArm(model)}, rounds=rounds, tokens=tokens, ends=ends, note=note)
+    turns = _Turns(
+        names=(AMK, *against),
+        arms={AMK: AmkArm(model)},
+        rounds=rounds,
+        tokens=tokens,
+        ends=ends,
+        note=note,
+        torch_weight_bytes=_BF16_BYTES * weights if model.quantization else 0,
+    )
     if against and not turns.over():
         note("loading the model in PyTorch")
         hf = _torch_model(model)
@@ -88,7 +98,8 @@ def bench(
 class _Turns:
     """Arms that take turns at one context after another; one that has failed is asked no more.
 
-    ``names`` are those that were asked for, ``arms`` those that could be made.
+    ``names`` are those that were asked for, ``arms`` those that could be made; ``torch_weight_bytes`` is what PyTorch's
+    stream, where that is not what amk does.
     """
 
     names: Sequence[str]
@@ -97,6 +108,7 @@ class _Turns:
     tokens: int
     ends: float
     note: Callable[[str], None]
+    torch_weight_bytes: int
     failures: dict[str, str] = field(default_factory=dict)
 
     def over(self) -> bool:
@@ -128,6 +140,7 @@ class _Turns:
             kv_bytes=kv_values * arm.kv_item_bytes if arm else 0,
             us_per_token=tuple(us for us, _ in samples),
             prompt_ms=tuple(ms for _, ms in samples),
+            weight_bytes=0 if name == AMK else self.torch_weight_bytes,
             launches=arm.launches if arm and samples else 0,
             failure=self.failures.get(name) or ("" if len(samples) == self.rounds else LEFT_OUT),
         )

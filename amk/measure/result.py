@@ -54,6 +54,8 @@ class Row(Record):
     ----------
     kv_bytes
         That a token reads of the positions before it, as this arm keeps them.
+    weight_bytes
+        That a token streams, where this arm keeps weights otherwise than amk does; else 0.
     us_per_token
         Every sample: wall clock of ``tokens`` tokens over their number.
     prompt_ms
@@ -72,6 +74,7 @@ class Row(Record):
     launches: int
     failure: str
     prompt_ms: tuple[float, ...] = ()
+    weight_bytes: int = 0
 
     @property
     def median(self) -> float:
@@ -131,9 +134,13 @@ class BenchResult(Record):
         """Whether the latency of ``row`` may be told: it has one, and amk's only with the parity of its binary."""
         return bool(row.us_per_token) and (row.arm != AMK or self.parity.verdict == "pass")
 
+    def bytes_of(self, row: Row) -> int:
+        """That a token reads: weights, keys and values."""
+        return (row.weight_bytes or self.weight_bytes) + row.kv_bytes
+
     def bytes_per_s(self, row: Row) -> float:
         """That a token reads, over the time that it takes."""
-        return (self.weight_bytes + row.kv_bytes) / row.median * 1e6
+        return self.bytes_of(row) / row.median * 1e6
 
     def write(self, path: Path) -> None:
         """As JSON, in one order."""

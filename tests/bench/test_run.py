@@ -29,6 +29,7 @@ def options(tmp_path: Path, **fields: object) -> room.Options:
         "tokens": 2,
         "contexts": None,
         "against": None,
+        "dtype": "bf16",
         "arch": "cpu",
         "chip": None,
         "target": TARGETS["cpu"],
@@ -76,6 +77,18 @@ def test_processes_of_their_own_leave_a_file_each(
         assert [(row.context, row.arm) for row in found.rows] == [(8, "amk"), (8, "eager"), (12, "amk"), (12, "eager")]
         assert all(len(row.us_per_token) == 2 and not row.failure for row in found.rows)
         assert f"done; parity: pass; {path}" in shown
+
+
+def test_eight_bit_weights_are_another_run(amk_home: Path, tmp_path: Path) -> None:
+    """Beside PyTorch in bf16, which streams twice the bytes."""
+    run = measured(TINY, options(tmp_path, dtype="w8a16"))
+    assert (run.workload, run.title) == ("smollm2-135m-twin-w8a16", "SmolLM2-135M, twin, w8a16")
+    result = run.result
+    assert result is not None
+    assert (result.dtype, result.parity.verdict) == ("w8a16", "pass")
+    for row in result.rows:
+        assert row.weight_bytes == (0 if row.arm == "amk" else 2 * result.weight_bytes)
+        assert result.bytes_of(row) == (row.weight_bytes or result.weight_bytes) + row.kv_bytes
 
 
 def test_when_the_time_is_over_a_workload_is_left_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

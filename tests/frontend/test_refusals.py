@@ -104,6 +104,21 @@ def test_a_field_of_the_config_is_named(field, config):
     assert refusal.value.exit_code == EXIT_UNSUPPORTED
 
 
+@pytest.mark.parametrize(
+    "how",
+    [
+        {"quant_method": "compressed-tensors", "format": "pack-quantized"},
+        {"quant_method": "compressed-tensors", "format": "int-quantized"},
+        {"quant_method": "torchao", "quant_type": "int8_weight_only"},
+    ],
+    ids=lambda how: "-".join(how.values()),
+)
+def test_checkpoints_that_are_integers_already_are_refused(how):
+    with pytest.raises(UnsupportedFieldError, match=r"quantization_config.*before it was quantized") as refusal:
+        check_config(llama(quantization_config=how))
+    assert refusal.value.facts["field"] == "quantization_config"
+
+
 @pytest.mark.parametrize(("field", "config"), MALFORMED.items(), ids=MALFORMED.keys())
 def test_a_malformed_field_is_named(field, config):
     with pytest.raises(BadFieldError) as refusal:

@@ -26,6 +26,12 @@ def test_no_task_differs(fields: dict[str, int], kv_dtype: str, tmp_path: Path, 
     assert [str(found) for found in differences(model, PROMPT, tokens=4)] == []
 
 
+@pytest.mark.parametrize("fields", MODELS.values(), ids=MODELS)
+def test_no_task_of_eight_bit_weights_differs(fields: dict[str, int], tmp_path: Path, amk_home: Path) -> None:
+    model = amk.compile(save_llama(tmp_path, seed=3, **fields), dtype="w8a16", progress=False)
+    assert [str(found) for found in differences(model, PROMPT, tokens=4)] == []
+
+
 def test_a_wrong_weight_is_named(tmp_path: Path, amk_home: Path) -> None:
     model = amk.compile(save_llama(tmp_path, seed=3), progress=False)
     session = model.machine_session()

@@ -77,6 +77,18 @@ def test_a_bf16_cache(folder: Path) -> None:
         assert float((ours - theirs).abs().max()) < 2e-2 * float(theirs.abs().max()), length
 
 
+@pytest.mark.parametrize("group_size", [0, 64])
+@pytest.mark.parametrize("fields", TWINS.values(), ids=TWINS.keys())
+def test_eight_bit_weights_equal_the_dequantized(fields: dict[str, object], group_size: int, tmp_path: Path) -> None:
+    folder = save_llama(tmp_path, seed=3, **fields)
+    model = amk.compile(folder, dtype="w8a16", group_size=group_size, progress=False)
+    prompts = [(f"{length} ids", prompt_of(length)) for length in (1, 7, 8, 9, 40, 129)]
+    report = decode_parity(model, contract_for("tiny"), prompts, tokens=8)
+    assert report.failure == ""
+    assert (report.tokens, report.ties) == (48, 0)
+    assert report.logit_range_max < 2e-3
+
+
 def test_many_tokens_are_one_launch_and_the_same_bits(model: CompiledModel) -> None:
     session = model.session
     runs = []
