@@ -6,6 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from amk.codegen.config import RUN_ROWS_MAX, RUN_STRIPS_MAX, WORK_ALIGN, KernelConfig, kernel_config
+from amk.codegen.encode import stored_bytes
 from amk.codegen.errors import NotGeneratableError
 from amk.ir.schedule import Schedule
 from amk.target import TARGETS, resolve_target
@@ -158,3 +159,15 @@ def test_what_the_tile_pass_tags_has_a_kernel(chip: str, tokens: int) -> None:
     graph = llama_graph(hidden=2048, layers=1, heads=32, kv_heads=8, head_dim=64, intermediate=8192, vocab=512)
     schedule = lower(graph, TARGETS[chip], tokens_per_pass=tokens)
     assert kernel_config(schedule).tagged_hidden == (TARGETS[chip].arch == "sm_90" and tokens > 1)
+
+
+def test_eight_bit_weights_take_little_more_than_their_integers() -> None:
+    """Of Llama-3.2-1B: all but KV is within 1.08 times the integers and 64 MB."""
+    fields = {"hidden": 2048, "heads": 32, "kv_heads": 8, "head_dim": 64, "intermediate": 8192}
+    graph = llama_graph(layers=16, vocab=128_256, **fields)
+    schedule = lower(graph, TARGETS["h200"], max_context=8192, group=0)
+    stride = kernel_config(schedule).head_stride
+    sizes = {b.id: stored_bytes(schedule, b.id, head_stride=stride) for b in schedule.buffers if b.kind != "kv"}
+    integers = sum(sizes[b.id] for b in schedule.buffers if b.dtype == "i8")
+    assert integers > 1.2e9
+    assert sum(sizes.values()) <= 1.08 * integers + 64e6

@@ -105,9 +105,9 @@ RACES = {
 
 
 @pytest.mark.parametrize("small", [True, False], ids=["small", "all warps"])
-@pytest.mark.parametrize("seed", [0, 1])
-def test_no_race(seed: int, small: bool, compiled: Compile) -> None:
-    model = compiled(layers=2 if small else 1, small=small)
+@pytest.mark.parametrize(("seed", "dtype"), [(0, "bf16"), (1, "bf16"), (1, "w8a16")])
+def test_no_race(seed: int, dtype: str, small: bool, compiled: Compile) -> None:
+    model = compiled(layers=2 if small else 1, small=small, dtype=dtype)
     with open_host(model, watch="threads", seed=seed) as session:
         made, _ = decoded(session, PROMPT, 4)
     assert made == decoded(model.session, PROMPT, 4)[0]
@@ -158,9 +158,12 @@ def test_a_tag_that_is_not_looked_at_shows_in_the_bits(compiled: Compile) -> Non
     pytest.fail("not seen in any order")
 
 
-@pytest.mark.parametrize("twin", TWINS)
-def test_no_address_is_wrong(twin: str, compiled: Compile) -> None:
-    model = compiled(twin, layers=2)
+@pytest.mark.parametrize(
+    ("twin", "options"),
+    [(twin, {}) for twin in TWINS] + [("odd sizes", {"dtype": "w8a16", "group_size": size}) for size in (0, 64)],
+)
+def test_no_address_is_wrong(twin: str, options: dict[str, object], compiled: Compile) -> None:
+    model = compiled(twin, layers=2, **options)
     with open_host(model, watch="addresses", seed=1) as session:
         made, _ = decoded(session, PROMPT, 4)
     assert made == decoded(model.session, PROMPT, 4)[0]
@@ -223,6 +226,14 @@ def test_every_task_touches_what_it_declares(twin: str, kv_dtype: str, compiled:
     assert findings(compiled(twin, layers=2, kv_dtype=kv_dtype), tmp_path) == ([], [])
 
 
+@pytest.mark.parametrize("group_size", [0, 64])
+@pytest.mark.parametrize("twin", TWINS)
+def test_every_task_of_eight_bit_weights_does_too(
+    twin: str, group_size: int, compiled: Compile, tmp_path: Path
+) -> None:
+    assert findings(compiled(twin, layers=2, dtype="w8a16", group_size=group_size), tmp_path) == ([], [])
+
+
 @pytest.mark.parametrize("seed", range(1, 6))
 def test_the_machine_keeps_its_obligations_in_any_order(seed: int, compiled: Compile, tmp_path: Path) -> None:
     assert findings(compiled(layers=2), tmp_path, seed=seed) == ([], [])
@@ -258,6 +269,18 @@ STRAYS = {
         says="does not write: .*k_cache",
     ),
 }
+
+
+def test_an_undeclared_read_of_scales_is_seen(compiled: Compile, tmp_path: Path) -> None:
+    edit = (
+        GEMV,
+        "reinterpret_cast<const float*>(task.scales)[weight_row]",
+        "reinterpret_cast<const float*>(task.scales)[0]",
+    )
+    model = compiled(layers=1, dtype="w8a16")
+    source = Fault(edits=(edit,), says="").plant(emit(model._validated))
+    strays, _ = findings(model, tmp_path, source=source)
+    assert any(re.search(r"reads undeclared: .*\.scales", stray) for stray in strays)
 
 
 @pytest.mark.parametrize("fault", STRAYS.values(), ids=STRAYS)
