@@ -112,7 +112,7 @@ def test_refused_by_name(change: Change, named: str) -> None:
 def test_an_untied_table_is_looked_at_too() -> None:
     schedule = lower(llama_graph(tied=False), scheduled("smollm2", "sm_90").target)
     supported.check(schedule)
-    with pytest.raises(NotGeneratableError, match=f"table {EMBEDDING} is not bf16"):
+    with pytest.raises(NotGeneratableError, match=f"table {EMBEDDING} is f32"):
         supported.check(with_buffer(EMBEDDING, dtype="f32")(schedule))
 
 

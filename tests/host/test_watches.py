@@ -177,8 +177,8 @@ ADDRESSES = {
     ),
     "a row of shared memory behind the last": (
         INPUT,
-        "*reinterpret_cast<uint4*>(staged + place) = pairs_of(x);",
-        "*reinterpret_cast<uint4*>(staged + place + 60000) = pairs_of(x);",
+        "*reinterpret_cast<uint4*>(staged + place) = pairs;",
+        "*reinterpret_cast<uint4*>(staged + place + 60000) = pairs;",
     ),
 }
 

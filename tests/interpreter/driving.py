@@ -16,7 +16,8 @@ from amk.interpreter.memory import LoadRope, Memory, allocate
 from amk.interpreter.semantics import embed
 from amk.ir.graph import Graph
 from amk.ir.schedule import Schedule
-from tests.builders import EMBEDDING, THETA, llama_graph, lower
+from amk.ir.tasks import Sample
+from tests.builders import THETA, llama_graph, lower
 from tests.interpreter.oracle import Oracle
 
 
@@ -87,7 +88,12 @@ class Driver:
         self.memory["eos"][: len(eos)] = torch.tensor(eos, dtype=torch.int32)
         self.memory["stop"][0] = 0
         self.pos = 0
-        embed(self.memory[EMBEDDING], self.memory["hidden"], list(ids[:tokens]))
+        self.embed(ids[:tokens])
+
+    def embed(self, ids: Sequence[int]) -> None:
+        """The rows of a next step."""
+        sample = next(task.op for task in self.machine.schedule.tasks if isinstance(task.op, Sample))
+        embed(sample, self.memory, list(ids))
 
     def launch(self, *, tokens: int = 1, steps: int = 1) -> Order:
         order = self.machine.launch(pos=self.pos, tokens=tokens, steps=steps)
@@ -120,15 +126,15 @@ class Driver:
         self.memory["stop"][0] = 0
         while self.pos < to:
             tokens = min(8, to - self.pos)
-            embed(self.memory[EMBEDDING], self.memory["hidden"], list(ids[self.pos : self.pos + tokens]))
+            self.embed(ids[self.pos : self.pos + tokens])
             self.launch(tokens=tokens)
-        embed(self.memory[EMBEDDING], self.memory["hidden"], list(ids[to : to + 8]))
+        self.embed(ids[to : to + 8])
 
     def teach(self, ids: Sequence[int], pos: int) -> Tensor:
         """The logits behind ``ids[pos]`` with rows ``[0, pos)`` in the cache: one step of one token."""
         self.memory["prompt_length"][0] = pos + 1
         self.memory["stop"][0] = 0
-        embed(self.memory[EMBEDDING], self.memory["hidden"], [ids[pos]])
+        self.embed([ids[pos]])
         self.pos = pos
         self.launch()
         return self.logits.clone()

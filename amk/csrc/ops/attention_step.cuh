@@ -160,8 +160,8 @@ struct AttentionStepOp : AttentionRows<Config, kStepRows> {
     }
     for (int mask = 1; mask < 4; mask *= 2) total += shuffle_xor(total, mask);
     // Of fp32, the same for hi and lo.
-    work.run.weight[strip][set][block.lane] =
-        pairs_of({weight[0], weight[1], weight[2 * kHalves - 2], weight[2 * kHalves - 1]});
+    const uint4 pairs = pairs_of({weight[0], weight[1], weight[2 * kHalves - 2], weight[2 * kHalves - 1]});
+    work.run.weight[strip][set][block.lane] = pairs;
     if (block.lane % 4 == 0) work.run.seen[strip][query] = {top, total};
   }
 
@@ -191,8 +191,8 @@ struct AttentionStepOp : AttentionRows<Config, kStepRows> {
     }
     const uint4 even = pairs_of({of[0].x, of[1].x, of[2].x, of[3].x});
     const uint4 odd = pairs_of({of[0].y, of[1].y, of[2].y, of[3].y});
-    work.run.value[strip][slice][block.lane] =
-        sizeof(T) == 4 ? uint4{even.x, even.y, odd.x, odd.y} : uint4{even.x, even.z, odd.x, odd.z};
+    const uint4 pairs = sizeof(T) == 4 ? uint4{even.x, even.y, odd.x, odd.y} : uint4{even.x, even.z, odd.x, odd.z};
+    work.run.value[strip][slice][block.lane] = pairs;
   }
 
   __device__ __forceinline__ static float2 pair(const float* address) {

@@ -295,7 +295,9 @@ struct GemvInput {
   }
 
   __device__ __forceinline__ void put_pairs(u32 place, float4 x) const {
-    *reinterpret_cast<uint4*>(staged + place) = pairs_of(x);
+    const uint4 pairs =
+        pairs_of(x);  // by name: a store of what a call returns is one that ThreadSanitizer does not see
+    *reinterpret_cast<uint4*>(staged + place) = pairs;
   }
 
   // A block's columns lie as lanes take them: sixteen neighbours; of these, a digit of all; of that, a word of four.

@@ -1,6 +1,7 @@
 // Attention's results where they are split: partial ones of each run of the past, merged while they are staged.
 #pragma once
 
+#include "prim/number.cuh"
 #include "vm/block.cuh"
 #include "vm/stream.cuh"
 
