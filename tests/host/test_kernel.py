@@ -167,7 +167,7 @@ def test_end_of_text_and_a_dropped_stream_end_a_launch(compiled: Compile) -> Non
 CRASHES = {
     "a pointer to nothing": (
         "ops/gemv_input.cuh",
-        "*reinterpret_cast<uint4*>(staged + place) = pairs_of(x);",
+        "*reinterpret_cast<uint4*>(staged + place) = pairs;",
         "*reinterpret_cast<volatile u32*>(u64{8}) = pairs_of(x).x;",
         "it said nothing",
     ),
