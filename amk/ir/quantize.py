@@ -94,6 +94,7 @@ def _by_rows(weight_NK: Floats, fill: Callable[[int, int], None]) -> None:
     """``fill(low, high)`` for runs of rows that make up the whole, on the processor's cores."""
     rows, columns = weight_NK.shape
     each = max(1, _AT_ONCE // columns)
+    begins = range(0, rows, each)
+    ends = [min(begin + each, rows) for begin in begins]
     with ThreadPoolExecutor() as threads:
-        for _ in threads.map(fill, range(0, rows, each), [min(low + each, rows) for low in range(0, rows, each)]):
-            pass
+        list(threads.map(fill, begins, ends))  # raises what a thread has raised
