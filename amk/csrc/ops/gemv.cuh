@@ -7,7 +7,7 @@
 
 #include "ops/best.cuh"
 #include "ops/gemv_input.cuh"
-#include "prim/mma.cuh"
+#include "ops/product.cuh"
 
 namespace amk {
 
@@ -21,25 +21,27 @@ struct GemvOp {
   // Of the outputs of a group no thread has two.
   static constexpr bool kOneEach = Shared<Config>::kSums / kPitch <= kThreads;
   using Input = GemvInput<Config, Shape, kRows>;
+  using Product = amk::Product<Shape, kRows>;
+  using Held = typename Product::Held;
+  using Sums = typename Product::Sums;
   static constexpr u32 kShare = Input::kShare;
+
+  // Tiles of a piece, where it holds whole ones; and those of them that are multiplied together, in a step of one row:
+  // so that one need not wait for what the other does.
+  static constexpr u32 kPieceTiles =
+      GemvPieces<Config>(kTileRows, Shape::kColumns, kRows, Input::kBlockColumns).piece_tiles;
+  static constexpr u32 kTogether = kRows == 1 ? least(kPieceTiles, 4) : 1;
 
   // Of a row that is staged whole and cut into few blocks, a warp holds its own in registers.
   static constexpr u32 kPieces = Input::kMine / kShare;
-  static constexpr bool kGrouped = Shape::kGroupColumns != 0;
-  static constexpr bool kHeld = kRows == 1 && !kGrouped && Input::kMine <= 4 && Input::kChunkBlocks == Input::kBlocks;
-
-  // Sums of a tile that a lane has: of bf16 two, so that one product need not wait for another; of integers too in a
-  // step of one row, else one of each product. Those of groups of columns are no integers: each has its scale.
-  static constexpr u32 kTerms = Shape::kQuantized && kRows > 1 ? Input::kProducts : 2;
-  using Sum = typename Chosen<Shape::kQuantized && !kGrouped, int, float>::Type;
-  using Sums = Sum (&)[kTerms][4];
+  static constexpr bool kHeld = kRows == 1 && Input::kMine <= 8 && Input::kChunkBlocks == Input::kBlocks;
 
   Block<Config>& block;
   const GemvTask& task;
   const u32 rows;  // of x in this step
   const GemvPieces<Config> cut;
   Input input;
-  typename Input::Held held[kHeld ? Input::kMine : 1];
+  Held held[kHeld ? Input::kMine : 1];
   float best = minus_infinity();
   int best_row = -1;
 
@@ -128,7 +130,7 @@ struct GemvOp {
       found.residual = residual.get(row_of(output) * task.out_stride + weight_row, found.missing);
     }
     if (Shape::kBias) found.bias = reinterpret_cast<const float*>(task.bias)[weight_row];
-    if (Shape::kQuantized && !kGrouped) found.scale = reinterpret_cast<const float*>(task.scales)[weight_row];
+    if (Shape::kQuantized && !Product::kGrouped) found.scale = reinterpret_cast<const float*>(task.scales)[weight_row];
     return found;
   }
 
@@ -159,138 +161,99 @@ struct GemvOp {
 
   // This warp's share of the products of a group of tiles with the staged chunk: every kWarps-th block of each piece.
   __device__ __forceinline__ void multiply(u32 first_tile, u32 tiles, u32 chunk) {
-    const u32 width = cut.in_chunk(chunk);
-#pragma unroll 1
-    for (u32 tile = 0; tile < tiles; tile += cut.piece_tiles) {
-      Sum sum[kTerms][4] = {};
-      const u32 more = least(cut.piece_tiles, tiles - tile) - 1;
-      if constexpr (kHeld) {
-#pragma unroll
-        for (u32 i = 0; i < kPieces; ++i) {
-          piece_of(first_tile, tile, chunk, more, i * cut.piece_blocks,
-                   least(cut.piece_blocks, cut.blocks - i * cut.piece_blocks), held + i * kShare, sum);
-        }
-      } else {
-        for (u32 begin = 0; begin < width; begin += cut.piece_blocks) {
-          piece_of(first_tile, tile, chunk, more, begin, least(cut.piece_blocks, width - begin), held, sum);
-        }
+    if constexpr (kPieceTiles > 1) {
+      for (u32 tile = 0; tile < tiles; tile += kPieceTiles) {
+        whole_tiles(first_tile, tile, least(kPieceTiles, tiles - tile));
       }
-      put_down(tile + more, chunk, sum);
+    } else {
+#pragma unroll 1
+      for (u32 tile = 0; tile < tiles; ++tile) part_by_part(first_tile, tile, chunk);
     }
   }
 
-  // A piece: `count` blocks, `begin` blocks into the chunk, of one tile and of `more` that follow it. The sums of the
-  // last are not put down: other pieces may add to them.
-  __device__ __forceinline__ void piece_of(u32 first_tile, u32 tile, u32 chunk, u32 more, u32 begin, u32 count,
-                                           const typename Input::Held* x, Sums sum) {
-    const char* piece = block.take() + block.lane * 16;
-    share(piece, first_tile + tile, chunk, begin, count, x, sum);
-    for (u32 other = 1; other <= more; ++other) {
-      put_down(tile + other - 1, chunk, sum);
+  // A piece of `count` tiles. What lies behind the last of them is multiplied like them, and left.
+  __device__ __forceinline__ void whole_tiles(u32 first_tile, u32 tile, u32 count) {
+    const char* piece = block.take();
+#pragma unroll 1
+    for (u32 first = 0; first < count; first += kTogether) {
+      Sums sums[kTogether] = {};
 #pragma unroll
-      for (u32 term = 0; term < kTerms; ++term) {
-#pragma unroll
-        for (int i = 0; i < 4; ++i) sum[term][i] = 0;
+      for (u32 i = 0; i < kTogether; ++i) {
+        share(piece + (first + i) * Input::kBlocks * kBlockBytes, first_tile + tile + first + i, 0, 0, Input::kBlocks,
+              held, sums[i]);
       }
-      share(piece + other * count * kBlockBytes, first_tile + tile + other, chunk, begin, count, x, sum);
+      put_down(tile + first, count - first, 0, sums);
     }
     block.give_back();
   }
 
-  __device__ __forceinline__ void share(const char* piece, u32 tile, u32 chunk, u32 begin, u32 count,
-                                        const typename Input::Held* held, Sums sum) const {
-#pragma unroll kGrouped ? 1 : kShare
+  // A tile in pieces; of a chunk of its columns.
+  __device__ __forceinline__ void part_by_part(u32 first_tile, u32 tile, u32 chunk) {
+    const u32 width = cut.in_chunk(chunk);
+    Sums sums[1] = {};
+    if constexpr (kHeld) {
+#pragma unroll
+      for (u32 i = 0; i < kPieces; ++i) {
+        const u32 begin = i * cut.piece_blocks;
+        part(first_tile + tile, chunk, begin, least(cut.piece_blocks, cut.blocks - begin), held + i * kShare, sums[0]);
+      }
+    } else {
+      for (u32 begin = 0; begin < width; begin += cut.piece_blocks) {
+        part(first_tile + tile, chunk, begin, least(cut.piece_blocks, width - begin), held, sums[0]);
+      }
+    }
+    put_down(tile, 1, chunk, sums);
+  }
+
+  // A piece: `count` blocks of a tile, `begin` blocks into the chunk.
+  __device__ __forceinline__ void part(u32 tile, u32 chunk, u32 begin, u32 count, const Held* x, Sums& sums) {
+    share(block.take(), tile, chunk, begin, count, x, sums);
+    block.give_back();
+  }
+
+  __device__ __forceinline__ void share(const char* blocks, u32 tile, u32 chunk, u32 begin, u32 count, const Held* x,
+                                        Sums& sums) const {
+#pragma unroll Product::kGrouped ? 1 : kShare
     for (u32 i = 0; i < kShare; ++i) {
       const u32 at = block.warp + i * kWarps;
       if ((i + 1) * kWarps > count && at >= count) continue;
-      const uint4 w = *reinterpret_cast<const uint4*>(piece + at * kBlockBytes);
-      const auto x = kHeld ? held[i] : input.held(begin + at);
-      if constexpr (!Shape::kQuantized) {
-        mma_bf16(sum[0], x.first, w.x, w.y);
-        mma_bf16(sum[1], x.second, w.z, w.w);
-      } else if constexpr (!kGrouped) {
-        multiply_digits(x, w, sum);
-      } else {
-        int some[kTerms][4] = {};
-        multiply_digits(x, w, some);
-        add_scaled(some, tile, (chunk + begin + at) * kIntegerColumns / Shape::kGroupColumns, sum);
-      }
+      const uint4 w = *reinterpret_cast<const uint4*>(blocks + at * kBlockBytes + block.lane * 16);
+      Product::add(sums, block.lane, w, kHeld ? x[i] : input.held(begin + at),
+                   [&](u32 row) { return scale_of(tile, row, (chunk + begin + at) * Input::kBlockColumns); });
     }
   }
 
-  __device__ __forceinline__ static void multiply_digits(const typename Input::Digits& x, const uint4& w,
-                                                         int (&sum)[kTerms][4]) {
+  // Of a group of columns, in a row of a tile.
+  __device__ __forceinline__ float scale_of(u32 tile, u32 row, u32 column) const {
+    constexpr u32 kColumns = Product::kGrouped ? Shape::kGroupColumns : Shape::kColumns;
+    const u32 weight_row = least(task.row_begin + tile * kTileRows + row, task.row_end - 1);
+    const u64 place = static_cast<u64>(weight_row) * divide_up(Shape::kColumns, kColumns) + column / kColumns;
+    return reinterpret_cast<const float*>(task.scales)[place];
+  }
+
+  // This warp's sums of some tiles, of which `count` are there. Behind the first chunk they are added to.
+  template <u32 kTiles>
+  __device__ __forceinline__ void put_down(u32 tile, u32 count, u32 chunk, const Sums (&sums)[kTiles]) const {
     if constexpr (kRows == 1) {
-      mma_s8(sum[0], {x.of[0].x, 0, x.of[0].y, 0}, w.x, w.y);
-      mma_s8(sum[1], {x.of[0].z, 0, x.of[0].w, 0}, w.z, w.w);
+      float total[kTiles];
+#pragma unroll
+      for (u32 i = 0; i < kTiles; ++i) total[i] = Product::total(sums[i], block.lane);
+      const float unit = Shape::kQuantized ? input.unit(0) : 1.0f;
+#pragma unroll
+      for (u32 i = 0; i < kTiles; ++i) {
+        if (i < count && block.lane % 4 == 0) put(tile + i, 0, block.lane / 4, chunk, total[i] * unit);
+      }
     } else {
-#pragma unroll
-      for (u32 i = 0; i < Input::kProducts; ++i) {
-        const uint4 &upper = x.of[2 * i], &lower = x.of[2 * i + 1];
-        mma_s8(sum[i], {upper.x, lower.x, upper.y, lower.y}, w.x, w.y);
-        mma_s8(sum[i], {upper.z, lower.z, upper.w, lower.w}, w.z, w.w);
-      }
+      if (Shape::kQuantized) block.identify();  // again: what follows from it would hold registers that the sums need
+      Product::each(
+          sums[0], block.lane, rows, [&](u32 row) { return input.unit(row); },
+          [&](u32 row, u32 weight_row, float sum) { put(tile, row, weight_row, chunk, sum); });
     }
   }
 
-  // Sums of a group of columns, under its scales in this lane's two rows of the tile.
-  __device__ __forceinline__ void add_scaled(const int (&some)[kTerms][4], u32 tile, u32 group, Sums sum) const {
-    constexpr u32 kGroups = kGrouped ? divide_up(Shape::kColumns, kGrouped ? Shape::kGroupColumns : 1) : 1;
-    const float* scales = reinterpret_cast<const float*>(task.scales) + group;
-    const u32 row = task.row_begin + tile * kTileRows + block.lane % 4 * 2;
-#pragma unroll
-    for (u32 odd = 0; odd < 2; ++odd) {
-      const float scale = scales[static_cast<u64>(least(row + odd, task.row_end - 1)) * kGroups];
-#pragma unroll
-      for (u32 term = 0; term < kTerms; ++term) {
-        sum[term][odd] += scale * static_cast<float>(some[term][odd]);
-        sum[term][odd + 2] += scale * static_cast<float>(some[term][odd + 2]);
-      }
-    }
-  }
-
-  // A tile's sums, of this lane's two weight rows. Behind the first chunk they are added to.
-  __device__ __forceinline__ void put_down(u32 tile, u32 chunk, const Sum (&sum)[kTerms][4]) const {
-    if constexpr (Shape::kQuantized) {
-      put_digits_down(tile, chunk, sum);
-    } else {  // those of hi and lo are one
-      if (block.lane / 4 >= rows) return;
-      put_two(tile, block.lane / 4, chunk, (sum[0][0] + sum[0][2]) + (sum[1][0] + sum[1][2]),
-              (sum[0][1] + sum[0][3]) + (sum[1][1] + sum[1][3]));
-    }
-  }
-
-  // Each digit at its worth; those of a row of the step are four lanes', which add them up. As floats the sums of 2,048
-  // columns are exact.
-  __device__ __forceinline__ void put_digits_down(u32 tile, u32 chunk, const Sum (&sum)[kTerms][4]) const {
-    block.identify();  // again: what follows from it would hold registers that the sums need
-    const u32 product_row = block.lane / 4;
-    const float by = worth(product_row % kDigits);
-#pragma unroll
-    for (u32 half = 0; half < (kRows == 1 ? 1 : 2 * Input::kProducts); ++half) {
-      const u32 term = half / 2, first = half % 2 * 2;
-      const u32 row = kRows == 1 ? product_row / kDigits : product_row / kDigits + half * Input::kDigitRows / 2;
-      float even = static_cast<float>(kRows == 1 ? sum[0][0] + sum[1][0] : sum[term][first]) * by;
-      float odd = static_cast<float>(kRows == 1 ? sum[0][1] + sum[1][1] : sum[term][first + 1]) * by;
-#pragma unroll
-      for (int mask = 4; mask < 4 * static_cast<int>(kDigits); mask *= 2) {
-        even += shuffle_xor(even, mask);
-        odd += shuffle_xor(odd, mask);
-      }
-      if (product_row % kDigits != 0 || row >= rows) continue;
-      const float unit = input.unit(row);
-      put_two(tile, row, chunk, even * unit, odd * unit);
-    }
-  }
-
-  __device__ __forceinline__ void put_two(u32 tile, u32 row, u32 chunk, float even, float odd) const {
-    float* to = sums() + (tile * kOutputs + row * kTileRows + block.lane % 4 * 2) * kPitch + block.warp;
-    if (!cut.whole() && chunk != 0) {
-      even += to[0];
-      odd += to[kPitch];
-    }
-    to[0] = even;
-    to[kPitch] = odd;
+  __device__ __forceinline__ void put(u32 tile, u32 row, u32 weight_row, u32 chunk, float sum) const {
+    float& to = sums()[(tile * kOutputs + row * kTileRows + weight_row) * kPitch + block.warp];
+    to = !cut.whole() && chunk != 0 ? to + sum : sum;
   }
 
   // Add the warps' shares of a group in one fixed order, and what stands behind them.

@@ -2,8 +2,7 @@
 // the weight is integers. A warp stages what it multiplies itself.
 #pragma once
 
-#include "ops/digits.cuh"
-#include "ops/pairs.cuh"
+#include "ops/product.cuh"
 #include "ops/splits.cuh"
 #include "vm/block.cuh"
 #include "vm/stream.cuh"
@@ -24,11 +23,11 @@ struct GemvInput {
   static constexpr u32 kLoads = Shape::kAligned ? 4 : 1;
 
   // This warp's blocks of a chunk, at most: kShare of each piece.
-  static constexpr u32 kBlockColumns = Shape::kQuantized ? kIntegerColumns : kTileColumns;
-  static constexpr u32 kPieceBlocks = GemvPieces<Config>::kPieceBlocks;
+  static constexpr u32 kBlockColumns = ProductOf<Shape>::kBlockColumns;
   static constexpr u32 kBlocks = divide_up(kColumns, kBlockColumns);
   static constexpr u32 kChunkBlocks = GemvPieces<Config>::blocks_staged(kBlocks, kRows, kBlockColumns);
-  static constexpr u32 kShare = divide_up(least(kPieceBlocks, kChunkBlocks), kWarps);
+  static constexpr u32 kPieceBlocks = GemvPieces<Config>::even_piece(kChunkBlocks);
+  static constexpr u32 kShare = divide_up(kPieceBlocks, kWarps);
   static constexpr u32 kMine = kShare * divide_up(kChunkBlocks, kPieceBlocks);
   // Lanes that read a row, and blocks of it that they cover in one access. Of several rows, a warp that has few blocks
   // reads more than one at once.
@@ -36,17 +35,7 @@ struct GemvInput {
   static constexpr u32 kRowLanes = least(kRows == 1 ? kWarp : power_above(kMine) * kBlockLanes, kWarp);
   static constexpr u32 kAtOnce = kRowLanes / kBlockLanes;
   static constexpr u32 kRowsAtOnce = kWarp / kRowLanes;
-  // Rows of the step whose digits one product takes, and products that take all of them. A step of one row has it
-  // alone.
-  static constexpr u32 kDigitRows = kRows == 1 ? 1 : kTileRows / 2;
-  static constexpr u32 kProducts = divide_up(kRows, kDigitRows);
-
-  // What a lane holds of a block: of digits, those of each product.
-  struct Digits {
-    uint4 of[kRows == 1 ? 1 : 2 * kProducts];
-  };
-  using Held = typename Chosen<Shape::kQuantized, Digits, Fragment>::Type;
-
+  using Product = amk::Product<Shape, kRows>;
   using X = Values<Shape::kTaggedX>;
 
   Block<Config>& block;
@@ -72,12 +61,8 @@ struct GemvInput {
         staged(reinterpret_cast<u32*>(block.shared.work)) {}
 
   // What this lane has of the block that is `at` blocks into the chunk.
-  __device__ __forceinline__ Held held(u32 at) const {
-    if constexpr (Shape::kQuantized) {
-      return digits(at);
-    } else {
-      return fragment(at);
-    }
+  __device__ __forceinline__ typename Product::Held held(u32 at) const {
+    return Product::held(staged, stride, rows, block.lane, at);
   }
 
   // This warp's columns of a chunk; zeros behind the last one. Sums of squares for the norm are taken the first time.
@@ -143,7 +128,7 @@ struct GemvInput {
 #pragma unroll
             for (u32 j = 0; j < kColumnLoads; ++j) greatest = larger(greatest, magnitude(value[j][i]));
             const Unit unit(greatest_of(greatest, kRowLanes));
-            block.identify();  // again: what follows from it would hold registers that the columns need
+            if (kRows > 1) block.identify();  // again: what follows from it would hold registers
             const u32 in = base + i * kRowsAtOnce;
             if (in < rows && block.lane % kRowLanes == 0) block.shared.units[in][block.warp] = unit.one;
 #pragma unroll
@@ -266,37 +251,8 @@ struct GemvInput {
     return x;
   }
 
-  // Row lane / 4, eight columns from lane % 4 * 8 on. Behind the last row, some row again: what is made of it goes
-  // unread.
-  __device__ __forceinline__ Fragment fragment(u32 at) const {
-    const u32 row = kRows == 1 ? 0 : least(block.lane / 4, rows - 1);
-    const u32 place = row * stride + at * kTileColumns + block.lane % 4 * 8;
-    const uint4* at_place = reinterpret_cast<const uint4*>(staged + place);
-    return {at_place[0], at_place[1]};
-  }
-
-  // Of a product's rows lane / 4 and eight further down: a digit of a row of the step each, 16 columns from
-  // lane % 4 * 16 on. A step of one row has four rows in all.
-  __device__ __forceinline__ Digits digits(u32 at) const {
-    const u32 product_row = block.lane / 4;
-    const u32 place = at * kIntegerColumns + block.lane % 4 * 16 + product_row % kDigits * 4;
-    Digits found;
-    if constexpr (kRows == 1) {
-      found.of[0] = {0, 0, 0, 0};
-      if (product_row < kDigits) found.of[0] = *reinterpret_cast<const uint4*>(staged + place);
-    } else {
-#pragma unroll
-      for (u32 i = 0; i < 2 * kProducts; ++i) {
-        const u32 row = least(product_row / kDigits + i * kDigitRows / 2, rows - 1);
-        found.of[i] = *reinterpret_cast<const uint4*>(staged + row * stride + place);
-      }
-    }
-    return found;
-  }
-
   __device__ __forceinline__ void put_pairs(u32 place, float4 x) const {
-    const uint4 pairs =
-        pairs_of(x);  // by name: a store of what a call returns is one that ThreadSanitizer does not see
+    const uint4 pairs = Product::pairs(x);  // by name: ThreadSanitizer does not see a store of what a call returns
     *reinterpret_cast<uint4*>(staged + place) = pairs;
   }
 
@@ -306,7 +262,7 @@ struct GemvInput {
     digits_of(x, by, words);
 #pragma unroll
     for (u32 digit = 0; digit < kDigits; ++digit) {
-      staged[place + within / 16 * 16 + digit * 4 + within % 16 / 4] = words[digit];
+      staged[place + within / 16 * 16 + digit * 4 + Product::place_of(within % 16 / 4)] = words[digit];
     }
   }
 };

@@ -10,8 +10,7 @@ namespace amk {
 
 template <class Config>
 struct Producer {
-  static constexpr u32 kInFlight = Config::kInFlightBytes / Config::kStageBytes;
-  static constexpr u32 kInFlightInTask = least(2 * kInFlight, Config::kStages);
+  static constexpr u32 kInFlightBytes = Config::kInFlightBytes;
 
   Shared<Config>& shared;
   const Params& params;
@@ -19,7 +18,9 @@ struct Producer {
   Cursor<Config::kStages> piece;   // the next to fill
   Cursor<Config::kStages> oldest;  // of those in flight
   u32 in_flight = 0;
-  bool wrapped = false;  // every stage has been filled once
+  u32 in_flight_bytes = 0;
+  u32 copied[Config::kStages] = {};  // bytes of the last copy into each stage
+  bool wrapped = false;              // every stage has been filled once
   u32 step = 0;
   u32 number = 0;
 
@@ -134,15 +135,20 @@ struct Producer {
     return true;
   }
 
-  // One piece into the next stage: once it is empty, and once few enough copies are in flight, since every other
+  // One piece into the next stage: once it is empty, and once few enough bytes are in flight, since every other
   // access of the chip queues behind them. While the consumers are in the same task there are few others: then twice as
   // many may be.
   __device__ bool copy(const char* from, u32 bytes) {
     if (wrapped && !landed(&shared.ring_empty[piece.stage()], piece.parity() ^ 1)) return false;
     const bool in_task = all_lanes(load_flag(&shared.begun) == number);  // one answer: the flag may change meanwhile
-    const u32 most = in_task ? kInFlightInTask : kInFlight;
-    while (in_flight >= most) {
+    const u32 most = in_task ? 2 * kInFlightBytes : kInFlightBytes;
+    while (in_flight == Config::kStages || in_flight_bytes >= most) {
       if (!land_oldest()) return false;
+    }
+    in_flight_bytes += bytes;
+#pragma unroll
+    for (u32 stage = 0; stage < Config::kStages; ++stage) {  // in registers, which have no addresses
+      if (stage == piece.stage()) copied[stage] = bytes;
     }
     copy_async(shared.ring[piece.stage()], from, bytes, &shared.ring_full[piece.stage()], lane);
     ++in_flight;
@@ -153,6 +159,10 @@ struct Producer {
 
   __device__ bool land_oldest() {
     if (!landed(&shared.ring_full[oldest.stage()], oldest.parity())) return false;
+#pragma unroll
+    for (u32 stage = 0; stage < Config::kStages; ++stage) {
+      if (stage == oldest.stage()) in_flight_bytes -= copied[stage];
+    }
     oldest.advance();
     --in_flight;
     return true;

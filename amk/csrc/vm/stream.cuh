@@ -57,7 +57,7 @@ struct GemvPieces {
       : tiles(divide_up(weight_rows, kTileRows)),
         blocks(divide_up(k, block_columns)),
         chunk_blocks(blocks_staged(blocks, rows, block_columns)),
-        piece_blocks(least(chunk_blocks, kPieceBlocks)),
+        piece_blocks(even_piece(chunk_blocks)),
         piece_tiles(chunk_blocks < blocks ? 1 : least(kPieceBlocks / piece_blocks, tiles_summed(rows))),
         group_tiles(tiles_summed(rows) / piece_tiles * piece_tiles) {}
 
@@ -66,6 +66,8 @@ struct GemvPieces {
   __device__ static constexpr u32 blocks_staged(u32 blocks, u32 rows, u32 block_columns) {
     return least(blocks, whole_pieces(columns_staged(rows) / block_columns));
   }
+  // Blocks of a piece where so many are staged: as few pieces as there can be, and these alike.
+  __device__ static constexpr u32 even_piece(u32 staged) { return divide_up(staged, divide_up(staged, kPieceBlocks)); }
   __device__ static constexpr u32 whole_pieces(u32 some) {
     return some < kPieceBlocks ? some : some / kPieceBlocks * kPieceBlocks;
   }

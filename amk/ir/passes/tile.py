@@ -86,7 +86,7 @@ class Tile:
     kv_dtype: Literal["f32", "bf16"] = "f32"
     quantization: Quantization | None = None
     splits_max: int = 16
-    tagged_words: int = 8192
+    tagged_words: int = 6144
 
     def __post_init__(self) -> None:
         for option, value, most in (
