@@ -14,6 +14,7 @@ import logging
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
+    from amk.contracts.verify import verify
     from amk.errors import AmkError
     from amk.pipeline import CompiledModel, compile, load  # noqa: A004 - the public name, as in `re.compile`
     from amk.runtime.generate import Generation
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-__all__ = ["AmkError", "CompiledModel", "Generation", "__version__", "compile", "load", "validate"]
+__all__ = ["AmkError", "CompiledModel", "Generation", "__version__", "compile", "load", "validate", "verify"]
 
 _HOME: Final = {
     "AmkError": "amk.errors",
@@ -30,6 +31,7 @@ _HOME: Final = {
     "compile": "amk.pipeline",
     "load": "amk.pipeline",
     "validate": "amk.validator",
+    "verify": "amk.contracts.verify",
 }
 
 # A library stays silent until its user asks for the log; the command line does (AMK_LOG).

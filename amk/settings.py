@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -78,6 +79,16 @@ def settings() -> Settings:
     return Settings(
         home=root.expanduser(), log_level=level, watchdog_s=_watchdog_s(), cxx=os.environ.get("AMK_CXX", "")
     )
+
+
+def environment() -> dict[str, str]:
+    """The whole environment, for a process that amk starts."""
+    return dict(os.environ)
+
+
+def set_environment(values: Mapping[str, str]) -> None:
+    """Set variables for what runs in this process from now on: in a process that is about to run someone's kernel."""
+    os.environ.update(values)
 
 
 def _watchdog_s() -> float:

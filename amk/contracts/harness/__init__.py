@@ -1,0 +1,1 @@
+"""What runs in a kernel's process, and what starts it."""
