@@ -12,11 +12,13 @@ from rich.logging import RichHandler
 
 import amk
 from amk.cli import (
+    audit,
     bench,
     cache,
     compile,
     doctor,
     fuzz,
+    gates,
     generate,
     inspect,
     parity,
@@ -40,7 +42,9 @@ app.command()(validate.validate)
 app.command()(generate.generate)
 app.command()(parity.parity)
 app.command()(quality.quality)
+app.command()(audit.audit)
 app.command()(fuzz.fuzz)
+app.command()(gates.gates)
 app.command()(inspect.inspect)
 app.command()(profile.profile)
 app.command()(bench.bench)
