@@ -78,7 +78,7 @@ def test_closing_an_engine_ends_what_is_under_way() -> None:
     with contextlib.closing(engine.judge(tasks({"ok": "conform", "slow": "hang"}))) as judgements:
         assert next(judgements)[0].key == "ok"
         started = time.monotonic()
-    assert time.monotonic() - started < 10
+    assert time.monotonic() - started < 60
     assert not [child for child in multiprocessing.active_children() if child.name == "amk judge"]
 
 

@@ -71,7 +71,7 @@ def test_a_hang_ends_with_the_time_limit(deed: str) -> None:
     outcome = asked(deed, SHORT)
     assert isinstance(outcome, Died)
     assert outcome.how == "hang"
-    assert time.monotonic() - start < 5
+    assert time.monotonic() - start < 30
 
 
 @pytest.mark.parametrize("deed", ["os._exit(1)", "while True: pass", "sys.exit()", "ctypes.string_at(0)"])
@@ -80,14 +80,12 @@ def test_the_same_while_the_module_loads(deed: str) -> None:
     assert isinstance(outcome, Died)
 
 
-def test_a_kernel_that_cannot_be_loaded_is_not_tried_for_ever() -> None:
-    with subject("os._exit(1)\ndef kernel(x): return x") as process:
-        times = []
+def test_a_kernel_that_cannot_be_loaded_is_not_tried_for_ever(tmp_path: Path) -> None:
+    starts = tmp_path / "starts"
+    with subject(f"open('{starts}', 'a').write('x')\nos._exit(1)\ndef kernel(x): return x") as process:
         for _ in range(4):
-            start = time.monotonic()
             assert isinstance(process.ask(Ask(inputs=(X,))), Died)
-            times.append(time.monotonic() - start)
-    assert max(times[2:]) < 1e-3, "it is not even started a third time"
+    assert starts.read_text() == "xx", "it is not even started a third time"
 
 
 def test_the_next_call_after_a_death_starts_another_process() -> None:
@@ -174,7 +172,7 @@ def test_a_connection_that_is_closed_by_a_process_that_lives_on_is_a_death() -> 
     outcome = asked("os.closerange(3, 1024)\nwhile True: pass")
     assert isinstance(outcome, Died)
     assert outcome.how == "protocol"
-    assert time.monotonic() - start < 10
+    assert time.monotonic() - start < 30
 
 
 def test_writing_to_standard_streams_is_no_deed_at_all() -> None:

@@ -260,7 +260,7 @@ def test_waiting_ends_with_the_deadline_and_looks_around_meanwhile() -> None:
         with pytest.raises(TimeoutError):
             channel.receive(deadline=start + 0.35, watch=lambda: looks.append(time.monotonic()))
         channel.close()
-    assert 0.3 < time.monotonic() - start < 2
+    assert 0.3 < time.monotonic() - start < 10
     assert looks
 
 
