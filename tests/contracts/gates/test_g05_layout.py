@@ -66,6 +66,16 @@ def test_other_dtypes(dtype: str) -> None:
     assert found(module("return x.exp()", "return torch.exp(x)"), "G05", dtype=dtype).verdict == "pass"
 
 
+def test_a_reference_whose_rounding_follows_the_layout_is_one_all_the_same() -> None:
+    inputs = "[torch.randn(4, 12, 32)]"
+    inner = (
+        "y = x.clamp(-2, 2)\nreturn torch.logsumexp(torch.as_strided(y, y.shape, y.new_empty(y.shape).stride()), -1)"
+    )
+    reference = "return torch.logsumexp(x.clamp(-2, 2), -1)"
+    assert found(module(reference, inner, inputs=inputs), "G05").verdict == "violation"
+    assert found(module(reference, f"{reference} * 1.0", inputs=inputs), "G05").verdict == "pass"
+
+
 def test_truth_values_have_layouts() -> None:
     assert found(module("return x > 0.5", "return ~(x <= 0.5)"), "G05").verdict == "pass"
     assert found(module("return x > 0.5", f"{FLAT}\nreturn y > 0.5"), "G05").verdict == "violation"
