@@ -11,8 +11,9 @@
 
 namespace amk {
 
-// `kRows` rows of x at most: one, or as many as a step may have. The task is cut for so many.
-template <class Config, class Shape, u32 kRows>
+// `kRows` rows of x at most: one, or as many as a step may have. The task is cut for so many. `kOneRow` of a step of
+// one: in others registers are short, and of the head alone is but one row multiplied.
+template <class Config, class Shape, u32 kRows, bool kOneRow>
 struct GemvOp {
   static constexpr u32 kWarps = Config::kConsumerWarps;
   static constexpr u32 kThreads = kWarps * kWarp;
@@ -34,7 +35,7 @@ struct GemvOp {
 
   // Of a row that is staged whole and cut into few blocks, a warp holds its own in registers.
   static constexpr u32 kPieces = Input::kMine / kShare;
-  static constexpr bool kHeld = kRows == 1 && Input::kMine <= 8 && Input::kChunkBlocks == Input::kBlocks;
+  static constexpr bool kHeld = kOneRow && Input::kMine <= 8 && Input::kChunkBlocks == Input::kBlocks;
 
   Block<Config>& block;
   const GemvTask& task;
@@ -337,7 +338,7 @@ struct RunGemv {
   template <class Shape>
   __device__ __forceinline__ bool operator()(Shape) const {
     constexpr u32 kRows = kOneRow || Shape::kLastRowOnly ? 1 : Config::kTokensMax;
-    return GemvOp<Config, Shape, kRows>(block, task).run();
+    return GemvOp<Config, Shape, kRows, kOneRow>(block, task).run();
   }
 };
 
