@@ -16,8 +16,30 @@ STEP: Final = 2.0**-30
 """Of a move in float64, relative to the values: a smooth gradient changes by less than a rounding to float32."""
 
 
-def nearby(
+ROUNDINGS: Final = 4
+DIRECTIONS: Final = 3
+
+
+def roundings_away(
     trial: Trial, inputs: Inputs, along: tuple[Tensor | None, ...], generator: torch.Generator
+) -> list[Answer]:
+    """The same a few roundings of a narrow type away, in several directions; empty of other types.
+
+    What such a kernel keeps in its type on the way, before a ReLU, is off by as much, and may lie beyond the kink.
+    """
+    if trial.dtype.itemsize >= torch.float32.itemsize:
+        return []
+    step = ROUNDINGS * unit_roundoff(trial.dtype)
+    found = [nearby(trial, inputs, along, generator, step) for _ in range(DIRECTIONS)]
+    return [answer for answers in found for answer in answers or ()]
+
+
+def nearby(
+    trial: Trial,
+    inputs: Inputs,
+    along: tuple[Tensor | None, ...],
+    generator: torch.Generator,
+    step: float = STEP,
 ) -> list[Answer] | None:
     """The reference's gradients in float64 a small random step to either side; None where it has none.
 
@@ -27,17 +49,19 @@ def nearby(
         Those that ask for a gradient.
     along
         Cotangents of the outputs.
+    step
+        Relative to the values.
     """
     wide = mapped(inputs, lambda place, value: value.double() if value.is_floating_point() else value)
     state = {name: value.double() for name, value in trial.weights.items() if value.is_floating_point()}
-    steps = {name: _step(value, generator) for name, value in state.items()}
+    steps = {name: _step(value, generator, step) for name, value in state.items()}
     moves: dict[int, Tensor] = {}
 
     def moved(place: int, value: Tensor, sign: int) -> Tensor:
         if not value.is_floating_point():
             return value
         if place not in moves:
-            moves[place] = _step(value, generator)
+            moves[place] = _step(value, generator, step)
         return value + sign * moves[place]
 
     answers = []
@@ -66,7 +90,7 @@ def steady(exact: Tensor, beside: list[Tensor], dtype: torch.dtype) -> Tensor:
     return kept
 
 
-def _step(value: Tensor, generator: torch.Generator) -> Tensor:
-    """Random normal numbers, ``STEP`` as large as the values, or as one where these are all zero."""
+def _step(value: Tensor, generator: torch.Generator, step: float) -> Tensor:
+    """Random normal numbers, ``step`` as large as the values, or as one where these are all zero."""
     scale = float(value.square().mean().sqrt()) if value.numel() else 0.0
-    return torch.randn(value.shape, generator=generator, dtype=torch.float64) * (STEP * (scale or 1.0))
+    return torch.randn(value.shape, generator=generator, dtype=torch.float64) * (step * (scale or 1.0))

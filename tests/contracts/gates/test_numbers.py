@@ -40,6 +40,14 @@ def test_each_narrow_total_is_wrong_on_one_of_them(dtype: torch.dtype) -> None:
         assert any(wrong), narrow
 
 
+@pytest.mark.parametrize("shape", [(200, 300), (3, 40, 256), (70000,)])
+def test_the_sum_of_all_is_exact_however_many_there_are(shape: tuple[int, ...]) -> None:
+    for numbers in numbers_for(torch.float32, range(len(shape))):
+        for fill in (numbers.fill, numbers.others):
+            values = fill(shape, torch.Generator().manual_seed(1)).reshape(-1)
+            assert torch.equal(values.float().cumsum(0).double(), values.cumsum(0))
+
+
 def test_what_cancels_is_small_at_the_end() -> None:
     """A result of eight bits has nothing to round, however large the totals were on the way."""
     for numbers in numbers_for(torch.bfloat16, [1]):

@@ -29,7 +29,7 @@ ELEMENTWISE = (
         rewrites=(
             "x = torch.where(x >= 0, x, 0.125 * x)",
             "x = torch.maximum(x, 0.125 * x)",
-            "x = F.relu(x) - 0.125 * F.relu(-x)",
+            "x = torch.where(x < 0, 0.125 * x, x)",
         ),
         faults={
             "wrong constant": "x = F.leaky_relu(x, 0.126)",
@@ -106,7 +106,7 @@ ELEMENTWISE = (
         code="x = F.softplus(x)",
         rewrites=(
             "x = torch.logaddexp(x, torch.zeros_like(x))",
-            "x = x.clamp_min(0.0) + torch.log1p(torch.exp(-x.abs()))",
+            "x = -F.logsigmoid(-x)",
         ),
         faults={
             "overflowing exponential": "x = torch.log(1.0 + torch.exp(x))",
@@ -120,7 +120,7 @@ ELEMENTWISE = (
         code="x = F.elu(x)",
         rewrites=(
             "x = torch.where(x > 0, x, torch.expm1(x.clamp_max(0.0)))",
-            "x = F.relu(x) + torch.expm1(-F.relu(-x))",
+            "x = torch.where(x <= 0, torch.expm1(x.clamp_max(0.0)), x)",
         ),
         faults={
             "wrong constant": "x = F.elu(x, alpha=1.003)",
