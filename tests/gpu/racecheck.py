@@ -2,7 +2,9 @@
 
 The tool follows the thread that arrives at a barrier and not those that it has met at ``bar.warp.sync``, and takes the
 writes of a bulk copy for those of the lane that issued it: of the kernel as it ships it reports each reuse of shared
-memory behind one lane's arrival. Here every lane arrives and every lane copies, and all else is the source that ships.
+memory behind one lane's arrival. Nor does it know that volatile accesses are relaxed ones (PTX ISA, "Memory
+Consistency Model"), as those to a flag are. Here every lane arrives and every lane copies, flags are read and written by
+atomic operations, and all else is the source that ships.
 What does ship is checked on the host by ThreadSanitizer (tests/host/test_watches.py).
 """
 
@@ -21,7 +23,11 @@ import amk
 from amk.codegen import emit, nvrtc
 from tests.checkpoints import save_llama
 
-ARRIVALS = {
+EDITS = {
+    "prim/memory.cuh": (
+        ("return *static_cast<const volatile u32*>(flag);", "return atomicOr(const_cast<u32*>(flag), 0u);", 1),
+        ("{ *static_cast<volatile u32*>(flag) = value; }", "{ atomicExch(flag, value); }", 1),
+    ),
     "vm/block.cuh": (("if (lane == 0) mbarrier_arrive", "mbarrier_arrive", 1),),
     "vm/kernel.cuh": (
         ("if (block.lane == 0) mbarrier_arrive", "mbarrier_arrive", 1),
@@ -30,10 +36,10 @@ ARRIVALS = {
 }
 
 
-def every_lane(headers: dict[str, str]) -> dict[str, str]:
-    """``headers`` with every lane arriving, and copying, where one does."""
+def as_followed(headers: dict[str, str]) -> dict[str, str]:
+    """``headers`` with every lane arriving, and copying, where one does, and atomic flags."""
     changed = {**headers, "prim/bulk/copy.cuh": headers["prim/async/copy.cuh"]}
-    for path, edits in ARRIVALS.items():
+    for path, edits in EDITS.items():
         for old, new, count in edits:
             assert changed[path].count(old) == count, path
             changed[path] = changed[path].replace(old, new)
@@ -46,7 +52,7 @@ def generate(*, as_shipped: bool) -> None:
         patch.setenv("AMK_WATCHDOG_S", "900")
         if not as_shipped:
             real = emit.csrc_headers
-            patch.setattr(emit, "csrc_headers", lambda: every_lane(real()))
+            patch.setattr(emit, "csrc_headers", lambda: as_followed(real()))
             # The arrivals of all lanes need a few registers more; a spill is no matter here.
             parse = nvrtc.parse_log
             patch.setattr(nvrtc, "parse_log", lambda log: replace(parse(log), spilled_bytes=0))

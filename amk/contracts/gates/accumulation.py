@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 import torch
@@ -24,7 +24,7 @@ from amk.contracts.gates.cases import (
     shape_fault,
     sizes_of,
 )
-from amk.contracts.gates.numbers import SMALL, Numbers, numbers_for
+from amk.contracts.gates.numbers import EXACT, SMALL, Numbers, numbers_for
 from amk.contracts.outcomes import Answer, Ask
 from amk.contracts.trial import Trial, tensors_of
 from amk.contracts.verdicts import Finding
@@ -80,12 +80,14 @@ def cases(trial: Trial, exactness: Exactness) -> Iterator[Case]:
 def filled(trial: Trial, numbers: Numbers, place: int, draw: int, inputs: Inputs) -> Inputs:
     """``inputs`` with other values in all that is floating."""
     generator = trial.generator(ID, numbers.name, place, draw)
+    tensors = tensors_of(inputs)
 
     def change(index: int, value: Tensor) -> Tensor:
         if not value.is_floating_point():
             return value
         fill = numbers.fill if index == place else numbers.others
-        return fill(tuple(value.shape), generator).to(value.dtype)
+        beside = [*tensors[:index], *tensors[index + 1 :], *trial.weights.values()]
+        return fill(tuple(value.shape), generator, _room(beside)).to(value.dtype)
 
     return mapped(inputs, change)
 
@@ -93,11 +95,21 @@ def filled(trial: Trial, numbers: Numbers, place: int, draw: int, inputs: Inputs
 def state_filled(trial: Trial, numbers: Numbers) -> dict[str, Tensor]:
     """Parameters and buffers with values as the other inputs have them."""
     generator = trial.generator(ID, numbers.name, "state")
+    room = _room(tensors_of(trial.nominal))
     return {
-        name: numbers.others(tuple(value.shape), generator).to(value.dtype)
+        name: numbers.others(tuple(value.shape), generator, room).to(value.dtype)
         for name, value in trial.weights.items()
         if value.is_floating_point()
     }
+
+
+def _room(beside: Iterable[Tensor]) -> int:
+    """What is left of float32's integers, if a sum takes an element once for each it meets in one of ``beside``.
+
+    A product of matrices meets those of one dimension, so one dimension at least is not counted.
+    """
+    times = (value.numel() // min((size for size in value.shape if size > 1), default=1) for value in beside)
+    return EXACT // max([1, *times])
 
 
 # --- the check -------------------------------------------------------------------------------------------------------

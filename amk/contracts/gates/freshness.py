@@ -15,7 +15,7 @@ from amk.contracts.gates.cases import Case, Checked, Fault, Inputs, answered, ju
 from amk.contracts.gates.error_ratio import answers_kappa
 from amk.contracts.gates.kappa import KAPPA, SWEEP
 from amk.contracts.gates.layout import whole
-from amk.contracts.gates.relations import permuted, sliced
+from amk.contracts.gates.relations import beside_large, permuted, sliced
 from amk.contracts.outcomes import Answer, Ask, Outcome
 from amk.contracts.trial import Subject, Trial
 from amk.contracts.verdicts import Finding
@@ -53,6 +53,7 @@ def cases(trial: Trial) -> Iterator[Case]:
     for relation, check in {"permuted": permuted, "sliced": sliced}.items():
         yield Case(name=f"batch {relation}", check=functools.partial(check, trial))
         yield Case(name=f"batch of integers {relation}", make=whole, check=functools.partial(check, trial))
+    yield Case(name="batch with large rows sliced", make=beside_large, check=functools.partial(sliced, trial))
 
 
 # --- inputs ----------------------------------------------------------------------------------------------------------

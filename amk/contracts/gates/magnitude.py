@@ -25,6 +25,7 @@ from amk.contracts.gates.cases import (
     shape_fault,
 )
 from amk.contracts.gates.kappa import is_meaningful, settled_mask
+from amk.contracts.gates.whole import settled
 from amk.contracts.outcomes import Answer, Ask
 from amk.contracts.trial import Trial
 from amk.contracts.verdicts import Finding
@@ -131,6 +132,23 @@ def stays_finite(trial: Trial, inputs: Inputs) -> Checked:
     return "agrees" if adjudicated else "open"
 
 
+def keeps_indices(trial: Trial, inputs: Inputs) -> Checked:
+    """A whole number, such as a maximum's place, is the reference's where that is right and no rounding decides."""
+    asked = _ask(trial, inputs)
+    if not isinstance(asked, tuple):
+        return asked
+    mine, expected, exact = asked
+    adjudicated = False
+    for index, (got, theirs, true) in enumerate(zip(mine.values, expected.values, exact.values, strict=True)):
+        if true.is_floating_point() or true.is_complex():
+            continue
+        right = theirs == true
+        if (differs := right & (settled(trial, inputs, mine, exact)[index] != theirs)).any():
+            return difference("it is another whole number", index, differs, got, theirs)
+        adjudicated |= bool(right.any())
+    return "agrees" if adjudicated else "open"
+
+
 def keeps_subnormals(trial: Trial, inputs: Inputs) -> Checked:
     """No element is zero where the reference and its float64 run have a subnormal number.
 
@@ -168,13 +186,13 @@ def keeps_signs(trial: Trial, inputs: Inputs) -> Checked:
     adjudicated = False
     for index, mine, theirs, true in _floats(*asked):
         near, near_exact, *halves = (real(answer.values[index]) for answer in answers)
-        settled = (theirs == 0) & (true == 0) & ((halves[0] == 0) | (halves[1] == 0))
+        known = (theirs == 0) & (true == 0) & ((halves[0] == 0) | (halves[1] == 0))
         for other in (true, near, near_exact):
-            settled &= torch.signbit(other) == torch.signbit(theirs)
-        settled &= (near != 0) & (near_exact != 0)
-        if (wrong := settled & (mine == 0) & (torch.signbit(mine) != torch.signbit(theirs))).any():
+            known &= torch.signbit(other) == torch.signbit(theirs)
+        known &= (near != 0) & (near_exact != 0)
+        if (wrong := known & (mine == 0) & (torch.signbit(mine) != torch.signbit(theirs))).any():
             return difference("a zero has the other sign", index, wrong, mine, theirs)
-        adjudicated |= bool(settled.any())
+        adjudicated |= bool(known.any())
     return "agrees" if adjudicated else "open"
 
 
@@ -222,6 +240,7 @@ _CHANGES: Final[dict[Callable[[Trial, Inputs], Checked], dict[str, Callable[[Ten
         "zeros": _plus_zero,
         "equal values": _ones,
     },
+    keeps_indices: {"values times 1e4": _large},
     keeps_subnormals: {"subnormal values": _subnormal},
     keeps_signs: {"-0": _minus_zero, "+0": _plus_zero},
 }

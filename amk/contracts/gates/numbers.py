@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeAlias
 
 import torch
 from torch import Tensor
@@ -19,6 +19,12 @@ BRAIN: Final = 1 << 8
 EXACT: Final = 1 << 24
 """The same for float32."""
 
+FEWEST: Final = 4
+"""Elements that are filled at least: of fewer no total is large."""
+
+
+Fill: TypeAlias = Callable[[tuple[int, ...], torch.Generator, int], Tensor]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Numbers:
@@ -27,40 +33,41 @@ class Numbers:
     Attributes
     ----------
     fill
-        (shape, source of random numbers) to float64 values of the input that the case is about.
+        (shape, source of random numbers, room) to float64 values of the input that the case is about: their sum, also
+        with each element taken up to ``EXACT / room`` times, is exact in float32.
     others
         The same for the other floating inputs, and for parameters and buffers.
     """
 
     name: str
-    fill: Callable[[tuple[int, ...], torch.Generator], Tensor]
-    others: Callable[[tuple[int, ...], torch.Generator], Tensor]
+    fill: Fill
+    others: Fill
 
 
-def _ones(shape: tuple[int, ...], generator: torch.Generator) -> Tensor:
+def _ones(shape: tuple[int, ...], generator: torch.Generator, room: int) -> Tensor:
     return torch.ones(shape, dtype=torch.float64)
 
 
-def _integers(low: int, high: int) -> Callable[[tuple[int, ...], torch.Generator], Tensor]:
+def _integers(low: int, high: int) -> Fill:
     """Uniform on ``low`` to ``high``, both included."""
-    return lambda shape, generator: torch.randint(low, high + 1, shape, generator=generator).double()
+    return lambda shape, generator, room: torch.randint(low, high + 1, shape, generator=generator).double()
 
 
-def _mirrored(limit: int, dim: int) -> Callable[[tuple[int, ...], torch.Generator], Tensor]:
+def _mirrored(limit: int, dim: int) -> Fill:
     """Integers between ``limit / 2`` and ``limit`` in the first half of a dimension, minus those in the second.
 
     With a few ones on top a sum along it is small, and so are its roundings to a narrow type; the totals on the way
     are far beyond what that type holds.
     """
 
-    def fill(shape: tuple[int, ...], generator: torch.Generator) -> Tensor:
+    def fill(shape: tuple[int, ...], generator: torch.Generator, room: int) -> Tensor:
         values = torch.randint(0, 2, shape, generator=generator).double()
         if dim >= len(shape):
             return values
         half = shape[dim] // 2
         first = values.narrow(dim, 0, half)
         big = torch.randint(limit // 2, limit - 1, first.shape, generator=generator).double()
-        big = big * _dense_part(tuple(first.shape), dim, EXACT // limit)
+        big = big * _dense_part(tuple(first.shape), dim, room // limit)
         values.narrow(dim, half, half).sub_(big)
         first.add_(big)
         return values
@@ -68,17 +75,15 @@ def _mirrored(limit: int, dim: int) -> Callable[[tuple[int, ...], torch.Generato
     return fill
 
 
-def _beside_one(shape: tuple[int, ...], generator: torch.Generator) -> Tensor:
+def _beside_one(shape: tuple[int, ...], generator: torch.Generator, room: int) -> Tensor:
     """1 + 2^-12 or 1 - 2^-12: twelve bits behind the point, of which TF32 and float16 keep ten. Some are zero."""
     values = 1 + (2.0 * torch.randint(0, 2, shape, generator=generator).double() - 1) * 2.0**-12
-    return values * _dense_part(shape, len(shape) - 1, EXACT >> 13)
+    return values * _dense_part(shape, len(shape) - 1, room >> 13)
 
 
 def _dense_part(shape: tuple[int, ...], dim: int, most: int) -> Tensor:
-    """Ones in ``most`` places at most, in whole lines along ``dim`` where these are not longer; zeros in the others.
-
-    So the sum of all elements is still exact in float32, whatever a kernel adds up.
-    """
+    """Ones in ``most`` places at most, but a few, in whole lines along ``dim`` if none is longer; else zeros."""
+    most = max(most, FEWEST)
     if not shape:
         return torch.ones((), dtype=torch.float64)
     before, length, behind = math.prod(shape[:dim]), shape[dim], math.prod(shape[dim + 1 :])

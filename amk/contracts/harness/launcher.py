@@ -28,6 +28,8 @@ ENVIRONMENT: Final = {
     "TORCHINDUCTOR_COMPILE_THREADS": "1",  # in the kernel's process, without a pool of others beside it
     # glibc hands small blocks out again from a list of each thread's, past the hook that fills fresh memory.
     "GLIBC_TUNABLES": "glibc.malloc.tcache_count=0",
+    # torch then asks the driver's library whether there is a device: CUDA, once asked, does not live through a fork.
+    "PYTORCH_NVML_BASED_CUDA_CHECK": "1",
 }
 
 
