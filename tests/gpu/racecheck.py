@@ -3,8 +3,8 @@
 The tool follows the thread that arrives at a barrier and not those that it has met at ``bar.warp.sync``, and takes the
 writes of a bulk copy for those of the lane that issued it: of the kernel as it ships it reports each reuse of shared
 memory behind one lane's arrival. Nor does it know that volatile accesses are relaxed ones (PTX ISA, "Memory
-Consistency Model"), as those to a flag are. Here every lane arrives and every lane copies, flags are read and written by
-atomic operations, and all else is the source that ships.
+Consistency Model"), as those to a flag are. Here every lane arrives and every lane copies, flags are read and written
+by atomic operations, and all else is the source that ships.
 What does ship is checked on the host by ThreadSanitizer (tests/host/test_watches.py).
 """
 

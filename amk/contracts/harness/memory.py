@@ -38,6 +38,7 @@ RESIZED: Final = aten.resize_.default
 
 _libc = ctypes.CDLL(None)
 _empty, _fill = torch.empty, torch.Tensor.fill_
+_snapshot: Any = torch.cuda.memory_snapshot
 _collect, _set_interval, _interval = gc.collect, sys.setswitchinterval, sys.getswitchinterval()
 
 
@@ -89,13 +90,23 @@ def poisoned(byte: int | None, device: str, *, through_torch: bool = True) -> It
 
 
 def _fill_blocks(byte: int) -> None:
-    """Take blocks of many sizes from torch's allocator for devices, fill them, and give them back to it."""
+    """Take blocks of many sizes from torch's allocator for devices, fill them, and give them back to it.
+
+    Behind the large ones, what is left beside them and beside the inputs: a request goes where it leaves least.
+    """
     torch.cuda.empty_cache()
     blocks = []
     for nbytes, count in DEVICE_BLOCKS:
         with contextlib.suppress(torch.OutOfMemoryError):
             blocks += [_fill(_empty(nbytes, dtype=torch.uint8, device="cuda"), byte) for _ in range(count)]
+    blocks += [_fill(_empty(nbytes, dtype=torch.uint8, device="cuda"), byte) for nbytes in _free_blocks()]
     torch.cuda.synchronize()
+
+
+def _free_blocks() -> list[int]:
+    """Sizes in bytes of the blocks that torch's allocator for devices has and nobody uses."""
+    segments = _snapshot()
+    return [block["size"] for segment in segments for block in segment["blocks"] if block["state"] == "inactive"]
 
 
 @contextlib.contextmanager

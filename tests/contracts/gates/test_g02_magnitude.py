@@ -36,6 +36,7 @@ def test_conforming_control() -> None:
         ("return x + 0", f"return {FLUSH}", "flushed"),
         ("return -x", "return 0 - x", "sign"),
         ("return torch.tanh(x)", "return torch.tanh(x).abs() * torch.where(x < 0, -1, 1)", "sign"),
+        ("return x.argmax(-1)", "return x.clamp(-1e4, 1e4).argmax(-1)", "another whole number"),
     ],
 )
 def test_what_is_lost_is_found(reference: str, candidate: str, said: str) -> None:

@@ -55,6 +55,15 @@ def test_parameters_are_filled_too(candidate: str) -> None:
     assert finding.verdict == "violation"
 
 
+def test_all_of_a_product_can_be_added_up_in_any_order() -> None:
+    """Each element of x enters the sum once for each column of y, so that few of them have bits behind the point."""
+    candidate = "z = torch.einsum('bik,bkj->bij', x, y)\nreturn sum(part.sum(-1) for part in z.split(5, -1))"
+    of = {"names": "x, y", "inputs": "[torch.randn(5, 8, 40), torch.randn(5, 40, 48)]"}
+    assert found(module("return torch.bmm(x, y).sum(-1)", candidate, **of), "G06").verdict == "pass"
+    candidate = f"{TF32}\nreturn torch.bmm(short(x), y).sum(-1)"
+    assert found(module("return torch.bmm(x, y).sum(-1)", candidate, **of), "G06").verdict == "violation"
+
+
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
 def test_a_narrow_type_is_added_up_in_a_wide_one(dtype: str) -> None:
     assert found(module("return x.sum(-1)", TOTAL), "G06", dtype=dtype).verdict == "violation"

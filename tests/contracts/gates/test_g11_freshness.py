@@ -82,8 +82,15 @@ def test_conforming_control() -> None:
             "batch sliced",
             "on the rows beside them",
         ),
+        # One maximum for all rows, beside which small rows vanish.
+        (
+            "return torch.softmax(x, -1)",
+            "y = (x - x.amax()).exp()\nreturn y / y.sum(-1, keepdim=True)",
+            "batch with large rows sliced",
+            "on the rows beside them",
+        ),
     ],
-    ids=["address", "shape", "buffer", "scale", "count", "one parameter", "batch"],
+    ids=["address", "shape", "buffer", "scale", "count", "one parameter", "batch", "one maximum"],
 )
 def test_it_is_told_what_it_does(reference: str, candidate: str, case: str, said: str) -> None:
     finding = found(module(reference, candidate, state=TWO), "G11")
