@@ -58,7 +58,10 @@ def roofline(runs: Sequence[Run], path: Path) -> None:
     both[1].set(xscale="log", yscale="log")
     both[1].set_title("Logarithmic axes", loc="left", fontsize=10)
     sizes = {run.result.weight_bytes / 1e9: run.title for run in runs if run.result is not None}
-    both[1].set_xticks(list(sizes), labels=[f"{size:.3g}\n{title}" for size, title in sizes.items()], fontsize=8)
+    # Names in two rows by turns: on logarithmic axes large models are close to one another.
+    places = enumerate(sorted(sizes.items()))
+    labels = ["\n".join([f"{size:.3g}", *[""] * (place % 2), title]) for place, (size, title) in places]
+    both[1].set_xticks(sorted(sizes), labels=labels, fontsize=8)
     both[1].xaxis.set_minor_formatter(NullFormatter())
     both[1].yaxis.set_major_formatter("{x:,g}")
     figure.legend(*both[1].get_legend_handles_labels(), frameon=False, fontsize=8, loc="outside lower center", ncols=5)
