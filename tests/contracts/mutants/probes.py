@@ -6,8 +6,11 @@ It runs both in this process, so it is for generated kernels alone.
 from __future__ import annotations
 
 import contextlib
+import functools
+import warnings
 from collections.abc import Callable, Iterator
 from types import ModuleType
+from typing import TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -19,6 +22,7 @@ REFUSALS = (RuntimeError, IndexError, TypeError, ValueError, NotImplementedError
 """What a model raises on inputs that it does not take."""
 
 Inputs = list[Tensor]
+T = TypeVar("T")
 
 
 def load(text: str) -> ModuleType:
@@ -42,6 +46,19 @@ def inputs_of(module: ModuleType, seed: int) -> Inputs:
     return list(module.get_inputs())
 
 
+def quietly(judge: Callable[[str], T]) -> Callable[[str], T]:
+    """Without torch's warnings of sizes that a statistic has no degrees of freedom for: such sizes are tried."""
+
+    @functools.wraps(judge)
+    def judged(text: str) -> T:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)
+            return judge(text)
+
+    return judged
+
+
+@quietly
 def runs(text: str) -> bool:
     """Whether both models run, forward and in float64, and agree roughly on nominal inputs."""
     module = load(text)
@@ -53,6 +70,7 @@ def runs(text: str) -> bool:
         return False
 
 
+@quietly
 def has_digits(text: str) -> bool:
     """Whether the reference's own result has right digits; that of ``mean(x - mean(x))`` is rounding alone."""
     module = load(text)
@@ -66,6 +84,7 @@ def has_digits(text: str) -> bool:
     return bool((theirs.double() - true).abs().max() <= true.abs().max() / ROUNDINGS)
 
 
+@quietly
 def distinguished(text: str) -> str | None:
     """The name of a probe that tells ``ModelNew`` from ``Model``; None where none does."""
     module = load(text)
