@@ -13,6 +13,7 @@ ARCHS: Final = ("sm_80", "sm_90", "sm_120")
 
 SHAPES: Final[dict[str, dict[str, Any]]] = {
     "smollm2": {"hidden": 576, "heads": 9, "kv_heads": 3, "head_dim": 64, "intermediate": 1536},
+    "llama-3b": {"hidden": 3072, "heads": 24, "kv_heads": 8, "head_dim": 128, "intermediate": 8192},
     "llama-8b": {"hidden": 4096, "heads": 32, "kv_heads": 8, "head_dim": 128, "intermediate": 14336},
     "odd": {"hidden": 72, "heads": 14, "kv_heads": 2, "head_dim": 10, "intermediate": 88},
 }

@@ -151,7 +151,7 @@ LAYOUTS: Final[dict[str, Callable[[Tensor], Tensor | None]]] = {
 def check(trial: Trial, inputs: Inputs) -> Checked:
     """The candidate's result equals its own on contiguous inputs, where the reference's does.
 
-    Of an exact result, where the reference equals its float64 run and the candidate's own equals both, every bit counts.
+    Every bit of an exact result counts: the reference's float64 run's, its own, and the candidate's on contiguous ones.
     Elsewhere the order of a sum may follow the layout, and a result that is as near to float64 as the reference may be,
     or as its own, is accepted too.
     """
