@@ -169,5 +169,6 @@ def test_a_launch_that_fails_silently_is_a_death() -> None:
 def test_all_gates_run_on_a_device() -> None:
     path = Path(__file__).parent.parent / "contracts" / "controls" / "g07_conforming.py"
     code = path.read_text()
-    found = judge_kernel(kernelbench_pair("control", reference=code, candidate=code), Options(device="cuda"))
+    pair = kernelbench_pair("control", reference=code, candidate=code)
+    found = judge_kernel(pair, Options(device="cuda", budget_s=900.0))
     assert found.status == "conforms", str(found)
