@@ -15,9 +15,11 @@ from amk.contracts.trial import Trial
 STEP: Final = 2.0**-30
 """Of a move in float64, relative to the values: a smooth gradient changes by less than a rounding to float32."""
 
-
 ROUNDINGS: Final = 4
+"""Of a move in a narrow type: what a chain of a few operations is off by before it comes to a kink."""
+
 DIRECTIONS: Final = 3
+"""Random ones, each to both sides: one of them may miss the kink."""
 
 
 def roundings_away(

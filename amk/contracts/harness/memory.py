@@ -99,7 +99,8 @@ def _fill_blocks(byte: int) -> None:
     for nbytes, count in DEVICE_BLOCKS:
         with contextlib.suppress(torch.OutOfMemoryError):
             blocks += [_fill(_empty(nbytes, dtype=torch.uint8, device="cuda"), byte) for _ in range(count)]
-    blocks += [_fill(_empty(nbytes, dtype=torch.uint8, device="cuda"), byte) for nbytes in _free_blocks()]
+    with contextlib.suppress(torch.OutOfMemoryError):
+        blocks += [_fill(_empty(nbytes, dtype=torch.uint8, device="cuda"), byte) for nbytes in _free_blocks()]
     torch.cuda.synchronize()
 
 

@@ -11,8 +11,8 @@
 
 namespace amk {
 
-// `kRows` rows of x at most: one, or as many as a step may have. The task is cut for so many. `kOneRow` of a step of
-// one: in others registers are short, and of the head alone is but one row multiplied.
+// `kRows` rows of x at most: one, or as many as a step may have. The task is cut for so many. `kOneRow`: the step has
+// one. In others the head alone multiplies a single row, and holds none of it: registers are short there.
 template <class Config, class Shape, u32 kRows, bool kOneRow>
 struct GemvOp {
   static constexpr u32 kWarps = Config::kConsumerWarps;
