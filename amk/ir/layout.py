@@ -25,11 +25,11 @@ def tiles_summed(consumer_warps: int, rows: int, rows_max: int) -> int:
     """Tiles of a GEMV that a worker stores at once, in a step of ``rows`` rows where a step may have ``rows_max``.
 
     ``GemvPieces::tiles_summed`` of csrc/vm/stream.cuh: a worker keeps four tiles' sums of each warp for the longest
-    step, padded, and in two halves for a step of one row.
+    step, in quads of warps, and in two halves for a step of one row.
     """
-    pitch = (consumer_warps + 3) // 4 * 4 + 4
-    kept = max(4 * consumer_warps * rows_max * TILE_ROWS, 2 * TILE_ROWS * pitch)
-    return kept // (2 if rows == 1 else 1) // (rows * TILE_ROWS * pitch)
+    each = (consumer_warps + 3) // 4 * 4
+    kept = max(4 * consumer_warps * rows_max * TILE_ROWS, 2 * TILE_ROWS * each)
+    return kept // (2 if rows == 1 else 1) // (rows * TILE_ROWS * each)
 
 
 def stored_shape(buffer: Buffer) -> tuple[int, ...]:

@@ -236,7 +236,7 @@ struct AttentionStepOp : AttentionRows<Config, kStepRows> {
         if (Run::kSlices % kShareSlices != 0 && slice >= Run::kSlices) continue;
         float (&sum)[4] = mine.sum[j];
         for (float& one : sum) one *= shrink;
-#pragma unroll 2
+#pragma unroll 4
         for (u32 strip = 0; strip < strips; ++strip) {
           const float2 seen = work.run.seen[strip][query];
           const float by = exp2_of(seen.x - finite(mine.top));

@@ -17,10 +17,10 @@ template <class Config, class Shape, u32 kRows, bool kOneRow>
 struct GemvOp {
   static constexpr u32 kWarps = Config::kConsumerWarps;
   static constexpr u32 kThreads = kWarps * kWarp;
-  static constexpr u32 kPitch = Shared<Config>::kSumPitch;
-  static constexpr u32 kOutputs = kRows * kTileRows;  // of a tile, those of rows that are not there among them
+  static constexpr u32 kSumsEach = Shared<Config>::kWarpsUp;  // of an output
+  static constexpr u32 kOutputs = kRows * kTileRows;          // of a tile, those of rows that are not there among them
   // Of the outputs of a group no thread has two.
-  static constexpr bool kOneEach = Shared<Config>::kSums / kPitch <= kThreads;
+  static constexpr bool kOneEach = Shared<Config>::kSums / kSumsEach <= kThreads;
   using Input = GemvInput<Config, Shape, kRows>;
   using Product = amk::Product<Shape, kRows>;
   using Held = typename Product::Held;
@@ -140,6 +140,26 @@ struct GemvOp {
     return block.shared.sums + (kRows == 1 ? block.half(head()) * (Shared<Config>::kSums / 2) : 0);
   }
 
+  // Where a warp's sum of an output lies. Each output's quads are turned about, so that eight lanes that read a quad of
+  // eight outputs find them on different banks.
+  __device__ __forceinline__ static u32 place_of(u32 output, u32 warp) {
+    constexpr u32 kQuads = kSumsEach / 4;
+    return output * kSumsEach + (warp / 4 + output * kQuads / 8) % kQuads * 4 + warp % 4;
+  }
+
+  // Of all warps, in one fixed order.
+  __device__ __forceinline__ float summed(u32 output) const {
+    float sum = 0.0f;
+#pragma unroll
+    for (u32 warp = 0; warp + 4 <= kWarps; warp += 4) {
+      const float4 some = load_four(sums() + place_of(output, warp));
+      sum += some.x + some.y + (some.z + some.w);
+    }
+#pragma unroll
+    for (u32 warp = kWarps / 4 * 4; warp < kWarps; ++warp) sum += sums()[place_of(output, warp)];
+    return sum;
+  }
+
   // What was asked for has come.
   __device__ __forceinline__ void settle(Beside& asked, u32 first_tile, u32 output) {
     if (!Shape::kTaggedOut || Shape::kEpilogue != kEpilogueAddResidual || asked.missing == 0) return;
@@ -253,7 +273,7 @@ struct GemvOp {
   }
 
   __device__ __forceinline__ void put(u32 tile, u32 row, u32 weight_row, u32 chunk, float sum) const {
-    float& to = sums()[(tile * kOutputs + row * kTileRows + weight_row) * kPitch + block.warp];
+    float& to = sums()[place_of(tile * kOutputs + row * kTileRows + weight_row, block.warp)];
     to = !cut.whole() && chunk != 0 ? to + sum : sum;
   }
 
@@ -264,7 +284,7 @@ struct GemvOp {
       float value = 0.0f;
       Beside beside;
       if (output < total) {
-        value = sum_of<kWarps>(sums() + output * kPitch);
+        value = summed(output);
         if (Shape::kPrologue == kPrologueNorm) value *= input.norm_scale(row_of(output));
         beside = asked;
         if (!kOneEach && output != block.thread) {

@@ -95,7 +95,7 @@ struct GemvInput {
             splits.four(base, (chunk + at) * kBlockColumns + within, value[j]);
           }
         } else {
-          block.template await<Shape::kTaggedX>(head(), epoch, [&](u32& missing) {
+          block.template await<Shape::kTaggedX, true>(head(), epoch, [&](u32& missing) {
 #pragma unroll
             for (u32 j = 0; j < kColumnLoads; ++j) {
               const u32 at = block_of(done + j * kAtOnce + ahead, width),

@@ -78,8 +78,9 @@ struct Block {
     return static_cast<u32>(first) + (params.steps_done + step) * each;
   }
 
-  // Read what `ask(missing)` reads, until nothing is missing. Of plain data nothing ever is.
-  template <bool kTagged, class Ask>
+  // Read what `ask(missing)` reads, until nothing is missing. Of plain data nothing ever is. `kTogether`: all lanes of
+  // a warp read, and go on once none of them misses anything.
+  template <bool kTagged, bool kTogether = false, class Ask>
   __device__ __forceinline__ void await(const TaskHead& head, u32 epoch, Ask ask) {
     const auto come = [&] {
       u32 missing = 0;
@@ -88,9 +89,10 @@ struct Block {
     };
     if (!kTagged) {
       come();
-    } else if (good) {
-      good = wait_words(params, &shared.ending, Waiting{head.number, step, kInWords, epoch}, come);
+      return;
     }
+    good = all_of<kTogether>(good);
+    if (good) good = wait_words<kTogether>(params, &shared.ending, Waiting{head.number, step, kInWords, epoch}, come);
   }
 
   // This thread has what the task waits for, of those that say so themselves.

@@ -30,12 +30,10 @@ struct Ending {
 template <class Config>
 struct Shared {
   // Sums of four tiles of weight rows for each row of the longest step, as the validator counts them, in two halves for
-  // a step of one row; and from one output's sums, one of each warp, to the next: read four at a time, and on other
-  // banks.
+  // a step of one row: of an output one of each warp, in quads.
   static constexpr int kWarpsUp = (Config::kConsumerWarps + 3) / 4 * 4;
-  static constexpr int kSumPitch = kWarpsUp + 4;
   static constexpr int kSumsCounted = 4 * Config::kConsumerWarps * Config::kTokensMax * kTileRows;
-  static constexpr int kSumsLeast = 2 * kTileRows * kSumPitch;
+  static constexpr int kSumsLeast = 2 * kTileRows * kWarpsUp;
   static constexpr int kSums = kSumsCounted < kSumsLeast ? kSumsLeast : kSumsCounted;
   static constexpr int kAttentionBytes = Config::kWorkBytes + kSums * static_cast<int>(sizeof(float));
   static_assert(Config::kWorkBytes % 128 == 0, "there is a gap between work and sums");

@@ -72,7 +72,7 @@ struct GemvPieces {
     return some < kPieceBlocks ? some : some / kPieceBlocks * kPieceBlocks;
   }
   __device__ static constexpr u32 tiles_summed(u32 rows) {
-    return Shared<Config>::kSums / (rows == 1 ? 2 : 1) / (rows * kTileRows * Shared<Config>::kSumPitch);
+    return Shared<Config>::kSums / (rows == 1 ? 2 : 1) / (rows * kTileRows * Shared<Config>::kWarpsUp);
   }
 
   __device__ constexpr bool whole() const { return chunk_blocks == blocks; }

@@ -37,6 +37,12 @@ __device__ __forceinline__ void give_up(const Params& params, Ending* ending, u3
   store_flag(&ending->aborting, 1);
 }
 
+// Whether `value` is true of this lane, or of each of its warp.
+template <bool kTogether>
+__device__ __forceinline__ bool all_of(bool value) {
+  return kTogether ? all_lanes(value) : value;
+}
+
 // V5 of the validator: acquire until (value - threshold) >= 0 in 32-bit arithmetic. False when the launch is over; the
 // waits of one task have one budget, which runs from `start`.
 __device__ __forceinline__ bool wait_counter(const Params& params, Ending* ending, u32 waiter, const Waiting& what,
@@ -55,16 +61,18 @@ __device__ __forceinline__ bool wait_counter(const Params& params, Ending* endin
   }
 }
 
-// Ask again and again until `ask` says that all that it asks for has come. False when the launch is over.
-template <class Ask>
+// Ask again and again until `ask` says that all that it asks for has come. False when the launch is over. `kTogether`:
+// all lanes of a warp call it, and leave it as one; else what they shuffle next would find them in pieces.
+template <bool kTogether, class Ask>
 __device__ __forceinline__ bool wait_words(const Params& params, Ending* ending, const Waiting& what, Ask ask) {
   u64 start = 0;
-  for (u32 spins = 1; !ask(); ++spins) {
+  for (u32 spins = 1; !all_of<kTogether>(ask()); ++spins) {
     look_again();
     if (spins % kLook != 0) continue;
     if (start == 0) start = clock_now();
     const bool late = clock_now() - start > params.watchdog_clocks;
-    if (late || load_flag(&ending->aborting) || load_relaxed(reinterpret_cast<const u32*>(params.abort))) {
+    const bool over = late || load_flag(&ending->aborting) || load_relaxed(reinterpret_cast<const u32*>(params.abort));
+    if (!all_of<kTogether>(!over)) {
       give_up(params, ending, kConsumer, what, 0);
       return false;
     }
