@@ -17,7 +17,13 @@ WAIT_CYCLES: Final = 100_000_000
 """Of a wait on the device: tens of milliseconds, longer than a launch takes to get there."""
 
 _memory_errors: Final = (MemoryError, torch.OutOfMemoryError)
-_OUT_OF_MEMORY: Final = ("can't allocate memory", "not enough memory", "out of memory", "Cannot allocate memory")
+_OUT_OF_MEMORY: Final = (
+    "can't allocate memory",
+    "not enough memory",
+    "out of memory",
+    "Cannot allocate memory",
+    "nvmlInit_v2_",  # torch, out of memory, asks NVML who holds it, and fails where a kernel's process may not ask
+)
 _DEVICE: Final = (
     "CUDA error",
     "CUDA_ERROR",
@@ -69,6 +75,8 @@ def call_late(
     call: Callable[..., object], placed: Placed, sources: Sequence[Tensor], take: Callable[[object], Taken]
 ) -> Taken:
     """Call on a side stream, on inputs that are there only when a long wait before the call is over.
+
+    Not the first call in a process: that loads the kernel's code, and may wait for all of the device meanwhile.
 
     Parameters
     ----------
