@@ -29,9 +29,9 @@ LIMIT: dict[str, Any] = {"color": "#333333", "linestyle": "--", "linewidth": 1}
 def roofline(runs: Sequence[Run], path: Path) -> None:
     """Time a token against weight bytes, each arm at its least context, with the time that reading them alone takes.
 
-    Of runs in which all arms stream the same bytes.
+    Of runs in bf16, in which all arms stream the same bytes.
     """
-    runs = [run for run in runs if not any(row.weight_bytes for row in run.rows)]
+    runs = [run for run in runs if run.result is not None and run.result.dtype == "bf16"]
     figure, both = plt.subplots(1, 2, figsize=(9, 3.8), constrained_layout=True)
     for axes in both:
         for arm, style in STYLES.items():
