@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors.torch import load_file, save_file
 from transformers import LlamaConfig, LlamaForCausalLM
 
 
@@ -38,4 +39,17 @@ def random_llama(*, seed: int = 0, **fields: Any) -> LlamaForCausalLM:
 def save_llama(folder: Path, *, shard_size: str = "1GB", **fields: Any) -> Path:
     """``random_llama`` saved to ``folder``."""
     random_llama(**fields).save_pretrained(folder, max_shard_size=shard_size)
+    return folder
+
+
+def save_uneven_llama(folder: Path) -> Path:
+    """``save_llama`` with rows of zeros, a whole matrix of them, and a row in which one weight dwarfs the others."""
+    save_llama(folder, seed=3)
+    file = folder / "model.safetensors"
+    tensors = load_file(file)
+    down = tensors["model.layers.0.mlp.down_proj.weight"]
+    down[3] = 0.0
+    down[4, 5] = 900.0
+    tensors["model.layers.1.self_attn.q_proj.weight"][:] = 0.0
+    save_file(tensors, file, metadata={"format": "pt"})
     return folder

@@ -18,7 +18,7 @@ from amk.runtime.device import probe
 from amk.runtime.errors import StreamCaptureError, WatchdogError
 from amk.runtime.launch import KernelBackend
 from amk.runtime.session import Session
-from tests.checkpoints import save_llama
+from tests.checkpoints import save_llama, save_uneven_llama
 from tests.pipeline.test_compile import PROMPT, TWINS
 
 pytestmark = pytest.mark.gpu
@@ -43,6 +43,14 @@ def model(folder: Path) -> CompiledModel:
 
 def prompt_of(length: int) -> list[int]:
     return [(5 * i * i + length) % 131 for i in range(length)]
+
+
+def assert_exact(model: CompiledModel) -> None:
+    prompts = [(f"{length} ids", prompt_of(length)) for length in (1, 7, 8, 9, 40, 129)]
+    report = decode_parity(model, contract_for("tiny"), prompts, tokens=8)
+    assert report.failure == ""
+    assert (report.tokens, report.ties) == (48, 0)
+    assert report.logit_range_max < 2e-3
 
 
 @pytest.mark.parametrize("fields", TWINS.values(), ids=TWINS.keys())
@@ -81,12 +89,18 @@ def test_a_bf16_cache(folder: Path) -> None:
 @pytest.mark.parametrize("fields", TWINS.values(), ids=TWINS.keys())
 def test_eight_bit_weights_equal_the_dequantized(fields: dict[str, object], group_size: int, tmp_path: Path) -> None:
     folder = save_llama(tmp_path, seed=3, **fields)
-    model = amk.compile(folder, dtype="w8a16", group_size=group_size, progress=False)
-    prompts = [(f"{length} ids", prompt_of(length)) for length in (1, 7, 8, 9, 40, 129)]
-    report = decode_parity(model, contract_for("tiny"), prompts, tokens=8)
-    assert report.failure == ""
-    assert (report.tokens, report.ties) == (48, 0)
-    assert report.logit_range_max < 2e-3
+    assert_exact(amk.compile(folder, dtype="w8a16", group_size=group_size, progress=False))
+
+
+@pytest.mark.parametrize("group_size", [0, 64, 128])
+def test_eight_bit_rows_of_zeros_and_of_one_huge_weight(group_size: int, tmp_path: Path) -> None:
+    assert_exact(amk.compile(save_uneven_llama(tmp_path), dtype="w8a16", group_size=group_size, progress=False))
+
+
+def test_eight_bit_weights_of_wide_rows_in_groups(tmp_path: Path) -> None:
+    """16,384 columns: a step of several rows reads them in chunks."""
+    folder = save_llama(tmp_path, seed=3, intermediate_size=16_384, num_hidden_layers=1)
+    assert_exact(amk.compile(folder, dtype="w8a16", group_size=64, progress=False))
 
 
 def test_many_tokens_are_one_launch_and_the_same_bits(model: CompiledModel) -> None:

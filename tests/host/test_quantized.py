@@ -12,7 +12,7 @@ import amk
 from amk.contracts.decode import contract_for, decode_parity
 from amk.ir.errors import NonFiniteWeightError
 from amk.pipeline import CompiledModel
-from tests.checkpoints import save_llama
+from tests.checkpoints import save_llama, save_uneven_llama
 from tests.gpu.diff import differences
 from tests.host.conftest import PROMPT, TWINS, Compile
 from tests.host.running import decoded
@@ -48,14 +48,7 @@ def test_a_table_that_only_embeds_stays_bf16(arch: str, tmp_path: Path) -> None:
 
 @GROUPS
 def test_rows_of_zeros_and_of_one_huge_weight(group_size: int, tmp_path: Path) -> None:
-    folder = save_llama(tmp_path, seed=3)
-    file = folder / "model.safetensors"
-    tensors = load_file(file)
-    down = tensors["model.layers.0.mlp.down_proj.weight"]
-    down[3] = 0.0
-    down[4, 5] = 900.0
-    tensors["model.layers.1.self_attn.q_proj.weight"][:] = 0.0
-    save_file(tensors, file, metadata={"format": "pt"})
+    folder = save_uneven_llama(tmp_path)
     for arch in ("cpu", "host"):
         assert_exact(amk.compile(folder, arch=arch, dtype="w8a16", group_size=group_size, progress=False))
 
