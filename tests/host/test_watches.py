@@ -22,7 +22,7 @@ from tests.host.running import Forced, decoded, edited, open_host
 
 KERNEL, PRODUCER, BLOCK = "vm/kernel.cuh", "vm/producer.cuh", "vm/block.cuh"
 GEMV, INPUT, STEP = "ops/gemv.cuh", "ops/gemv_input.cuh", "ops/attention_step.cuh"
-ATTENTION = "ops/attention_rows.cuh"
+ATTENTION, SHORT = "ops/attention_rows.cuh", "ops/attention_short.cuh"
 
 DROPPED_WAIT = (
     BLOCK,
@@ -81,6 +81,9 @@ RACES = {
     ),
     "values added before all warps have weighed them": race(
         (STEP, "if (!block.meet()) return false;\n      block.identify();", "block.identify();")
+    ),
+    "strips put together before all warps have summed theirs": race(
+        (SHORT, "if (!block.meet()) return false;\n    block.identify();\n    this->append();", "this->append();")
     ),
     "columns multiplied before all lanes have staged theirs": race(
         (INPUT, "warp_sync();  // each lane reads what others of its warp have put", "")
@@ -172,8 +175,8 @@ def test_no_address_is_wrong(twin: str, options: dict[str, object], compiled: Co
 ADDRESSES = {
     "a tile one row too far": (
         GEMV,
-        "if (output >= total || weight_row >= task.row_end || row >= rows || !block.good) {",
-        "if (output >= total || weight_row > task.row_end || row >= rows || !block.good) {",
+        "if (!there || weight_row >= task.row_end) return found;",
+        "if (!there || weight_row > task.row_end) return found;",
     ),
     "a row of shared memory behind the last": (
         INPUT,
@@ -244,8 +247,8 @@ STRAYS = {
         edits=(
             (
                 GEMV,
-                "weight_row >= task.row_end || row >= rows || !block.good) {",
-                "weight_row > task.row_end || row >= rows || !block.good) {",
+                "if (!there || weight_row >= task.row_end) return found;",
+                "if (!there || weight_row > task.row_end) return found;",
             ),
         ),
         says="touches what lies behind|writes undeclared",

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "ops/attention_row.cuh"
+#include "ops/attention_short.cuh"
 #include "ops/attention_step.cuh"
 
 namespace amk {
@@ -30,8 +31,11 @@ __device__ __forceinline__ bool attend(Block<Config>& block, const AttentionTask
   if (task.split != 0 && cut.low >= cut.high) return empty_split(AttentionRows<Config, kStepRows>(block, task));
   if constexpr (kOneRow) {
     if (cut.high - cut.low > PastPieces<Config>::kStripsRows) return AttentionRowOp<Config>(block, task, cut).run();
+    if constexpr (AttentionRows<Config, 1>::kShort) return AttentionShortOp<Config>(block, task, cut).run();
   }
-  return AttentionStepOp<Config, kStepRows>(block, task, cut).run();
+  if constexpr (!kOneRow || !AttentionRows<Config, 1>::kShort) {
+    return AttentionStepOp<Config, kStepRows>(block, task, cut).run();
+  }
 }
 
 }  // namespace amk

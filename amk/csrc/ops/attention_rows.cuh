@@ -50,6 +50,21 @@ struct AttentionRun {
   float2 seen[kStrips][kSets * kSetQueries];  // the greatest score of a query, and the sum of its weights
 };
 
+// What the warps of a step of one row share over a short past: what each has made of a strip of it. Queries and values
+// lie where they do in AttentionRun.
+template <class Config>
+struct AttentionShort {
+  using Run = AttentionRun<Config, 1>;
+  static constexpr u32 kPast = Config::kRunStrips > 1 ? Config::kRunStrips - 1 : 1;  // strips
+  // Rows are padded, so that those of two queries, which a warp writes at once, lie on different banks.
+  static constexpr u32 kSumColumns = (Run::kSlices + 1) * Run::kSliceColumns;
+
+  decltype(Run::q) q;
+  decltype(Run::value) value;
+  alignas(16) float sum[kPast][Config::kGroup][kSumColumns];
+  float2 seen[kPast + 1][Config::kGroup];  // and of the step's own row: the greatest score, and the sum of the weights
+};
+
 // `kStepRows` rows of the step at most: one, or as many as a step may have.
 template <class Config, u32 kStepRows>
 struct AttentionRows {
@@ -62,6 +77,11 @@ struct AttentionRows {
   using Qkv = Values<Config::kTaggedQkv>;
   using Element = typename Chosen<Config::kKvBytes == 4, float, u16>::Type;  // of the cache
 
+  // Whether the queries of one row are one set, and what the warps make of a short past fits.
+  static constexpr u32 kOwnBytes = divide_up(kStepRows * (8 * kStride + 8), 16) * 16;
+  static constexpr bool kShort = kStepRows == 1 && Config::kGroup <= AttentionRun<Config, 1>::kSetQueries &&
+                                 kOwnBytes + sizeof(AttentionShort<Config>) <= Shared<Config>::kAttentionBytes;
+
   // In the work area. Over a long past a step of one row has its queries where they are over a short one.
   using Run = AttentionRun<Config, kStepRows>;
   struct Work {
@@ -72,6 +92,7 @@ struct AttentionRows {
     union {
       Run run;
       AttentionSplit<Config> split;
+      typename Chosen<kShort, AttentionShort<Config>, AttentionSplit<Config>>::Type brief;
     };
   };
   static_assert(sizeof(Work) <= Shared<Config>::kAttentionBytes, "attention does not fit the work area");
@@ -129,10 +150,11 @@ struct AttentionRows {
     return loaded < kWarps ? kWarps - loaded : kWarps;
   }
 
-  // The step's own keys and values to the cache, once all have read what the task reads.
+  // The step's own keys and values to the cache, once all have read what the task reads. By the last threads: the first
+  // ones have results to finish.
   __device__ __forceinline__ void append() const {
     if (task.split != 0) return;
-    for (u32 at = block.thread; at < tokens * kDim; at += kThreads) {
+    for (u32 at = kThreads - 1 - block.thread; at < tokens * kDim; at += kThreads) {
       const u32 row = at / kDim, column = at % kDim;
       keep(task.k_cache, row, column, work.fresh_k[row][column]);
       keep(task.v_cache, row, column, work.fresh_v[row][column]);
@@ -160,9 +182,9 @@ struct AttentionRows {
 
   // A score as it enters the softmax: capped, and hidden from a row of the step that does not see the position.
   __device__ __forceinline__ float scored(float dot, u32 position, u32 row) const {
-    const u32 own = block.pos + row;
-    if (position > own || position + task.window <= own) return minus_infinity();
-    return capped(dot);
+    const u32 own = block.pos + row, window = task.window;
+    const bool hidden = (position > own) | (position + window <= own);  // chosen: to branch takes longer
+    return hidden ? minus_infinity() : capped(dot);
   }
 
   __device__ __forceinline__ float capped(float dot) const {
@@ -242,28 +264,37 @@ struct AttentionRows {
   // This lane's elements, normed and turned. Of the elements that turn, each and its partner half of them away turn by
   // the angle of the row's position.
   __device__ __forceinline__ void turn(const Head& head, u32 row, float (&made)[kEach]) const {
+    if (kStepRows > 1) block.identify();  // again: what follows from it would hold registers
     const u32 turning = head.turns ? task.rotary_dim : 0, half = task.rotary_dim / 2;
     const float* rope = reinterpret_cast<const float*>(task.rope) + static_cast<u64>(block.pos + row) * task.rotary_dim;
     float own[kEach], other[kEach], cosine[kEach], sine[kEach];
+    const auto angles = [&] {
 #pragma unroll
-    for (int i = 0; i < kEach; ++i) {
-      own[i] = other[i] = sine[i] = 0.0f;
-      cosine[i] = 1.0f;
-      const u32 at = column(i);
-      if (!inside(i) || at >= turning) continue;
-      cosine[i] = rope[at < half ? at : at - half];
-      sine[i] = rope[at < half ? half + at : at];
-    }
+      for (int i = 0; i < kEach; ++i) {
+        sine[i] = 0.0f;
+        cosine[i] = 1.0f;
+        const u32 at = column(i);
+        if (!inside(i) || at >= turning) continue;
+        cosine[i] = rope[at < half ? at : at - half];
+        sine[i] = rope[at < half ? half + at : at];
+      }
+    };
+    if (kStepRows == 1) angles();  // before they are needed; of several rows they would hold registers
+    // All of these are asked for at once, and none behind a branch: what has no partner is its own, and what lies
+    // behind the head its last element.
     block.template await<Config::kTaggedQkv>(this->head(), epoch(), [&](u32& missing) {
 #pragma unroll
       for (int i = 0; i < kEach; ++i) {
-        if (!inside(i)) continue;
-        const u32 at = column(i);
+        const u32 at = least(column(i), kDim - 1), away = at < half ? half : 0 - half;
         own[i] = qkv.get(head.x + at, missing);
-        if (at >= turning) continue;
-        other[i] = at < half ? -qkv.get(head.x + at + half, missing) : qkv.get(head.x + at - half, missing);
+        other[i] = qkv.get(head.x + at + (at < turning ? away : 0), missing);
       }
     });
+#pragma unroll
+    for (int i = 0; i < kEach; ++i) {
+      const u32 at = column(i);
+      other[i] = at >= turning ? 0.0f : at < half ? -other[i] : other[i];
+    }
     if (kNorm != kHeadNormNone && head.turns) {
       float norm = head.row_norm;
       if (kNorm == kHeadNormHead) {
@@ -280,6 +311,7 @@ struct AttentionRows {
         if (at < turning) other[i] *= norm * head.gain[at < half ? at + half : at - half];
       }
     }
+    if (kStepRows > 1) angles();
 #pragma unroll
     for (int i = 0; i < kEach; ++i) made[i] = own[i] * cosine[i] + other[i] * sine[i];
   }

@@ -25,6 +25,7 @@ struct GemvOp {
   using Product = amk::Product<Shape, kRows>;
   using Held = typename Product::Held;
   using Sums = typename Product::Sums;
+  using Out = Values<Shape::kTaggedOut>;
   static constexpr u32 kShare = Input::kShare;
 
   // Tiles of a piece, where it holds whole ones; and those of them that are multiplied together, in a step of one row:
@@ -43,6 +44,9 @@ struct GemvOp {
   const GemvPieces<Config> cut;
   Input input;
   Held held[kHeld ? Input::kMine : 1];
+  // Of this lane's sum of a tile, in a step of one row: the turn of an output's quads does not depend on its tile. Made
+  // once, and kept.
+  const u32 place;
   float best = minus_infinity();
   int best_row = -1;
 
@@ -51,7 +55,8 @@ struct GemvOp {
         task(task),
         rows(kRows == 1 ? 1 : block.tokens),
         cut(task.row_end - task.row_begin, Shape::kColumns, kRows, Input::kBlockColumns),
-        input(block, task, rows, cut) {}
+        input(block, task, rows, cut),
+        place(kRows == 1 ? anew(place_of(block.lane / 4, block.warp)) : 0) {}
 
   // False when the launch is over.
   __device__ __forceinline__ bool run() {
@@ -60,8 +65,9 @@ struct GemvOp {
     if (Shape::kPrologue == kPrologueLayerNorm && !input.layer_norm()) return false;
     Beside beside = read_beside(0, block.thread);
     if (cut.whole()) input.stage(0, true);
-    settle(beside, 0, block.thread);
+    settle(beside);
     if (Shape::kTaggedX) block.begun(head());
+    const Out out = this->out();  // before the meetings: nothing that is left behind them waits for it
     if (kHeld) hold();
 #pragma unroll 1
     for (u32 group = 0; group < cut.tiles; group += cut.group_tiles) {
@@ -71,12 +77,13 @@ struct GemvOp {
         if (!cut.whole()) input.stage(chunk, group == 0);
         multiply(group, tiles, chunk);
       }
+      if (kRows == 1 && kPieceTiles == 1) input.add_squares();
       if (!block.meet()) return false;
-      finish(group, tiles * kOutputs, beside);
+      finish(group, tiles * kOutputs, beside, out);
       if (group + tiles >= cut.tiles) break;
       if (!block.meet()) return false;  // before the next group's sums
       beside = read_beside(group + tiles, block.thread);
-      settle(beside, group + tiles, block.thread);
+      settle(beside);
     }
     if (Shape::kEpilogue == kEpilogueArgmax) return argmax();
     // What warp 0 alone has stored, thread 0 publishes without a meeting; and tagged words need nobody to.
@@ -85,19 +92,23 @@ struct GemvOp {
   }
 
  private:
-  // What is added to an output.
+  static constexpr u32 kNowhere = 0xffffffff;
+
+  // What is added to an output, and where it goes.
   struct Beside {
-    float residual = 0.0f;
+    u32 place = kNowhere;  // in a row of outputs, counted from the step's first
+    Word residual = {0.0f, 0};
     float bias = 0.0f;
     float scale = 1.0f;  // of a row of integers
-    u32 missing = 0;     // of the residual
   };
 
   __device__ __forceinline__ const TaskHead& head() const { return reinterpret_cast<const TaskHead&>(task); }
 
-  __device__ __forceinline__ Values<Shape::kTaggedOut> out() const {
-    return {task.out, block.epoch(task.out_epoch, task.out_epochs)};
+  __device__ __forceinline__ Out residual() const {
+    return {task.residual, block.epoch(task.residual_epoch, task.residual_epochs)};
   }
+
+  __device__ __forceinline__ Out out() const { return {task.out, block.epoch(task.out_epoch, task.out_epochs)}; }
 
   __device__ __forceinline__ bool prompt_goes_on() const {
     return block.pos + block.tokens < *reinterpret_cast<const u32*>(task.prompt_length);
@@ -126,9 +137,14 @@ struct GemvOp {
     const u32 weight_row = weight_row_of(first_tile, output);
     const bool there = output < cut.in_group(first_tile) * kOutputs && row_of(output) < rows;
     if (!there || weight_row >= task.row_end) return found;
+    const u32 begin = row_of(output) * task.out_stride;
+    if (Shape::kEpilogue != kEpilogueGatedMul) {
+      found.place = begin + weight_row;
+    } else if (weight_row % 2 == 0) {
+      found.place = begin + weight_row / 2;
+    }
     if (Shape::kEpilogue == kEpilogueAddResidual) {
-      const Values<Shape::kTaggedOut> residual(task.residual, block.epoch(task.residual_epoch, task.residual_epochs));
-      found.residual = residual.get(row_of(output) * task.out_stride + weight_row, found.missing);
+      found.residual = residual().look(found.place);
     }
     if (Shape::kBias) found.bias = reinterpret_cast<const float*>(task.bias)[weight_row];
     if (Shape::kQuantized && !Product::kGrouped) found.scale = reinterpret_cast<const float*>(task.scales)[weight_row];
@@ -161,13 +177,15 @@ struct GemvOp {
   }
 
   // What was asked for has come.
-  __device__ __forceinline__ void settle(Beside& asked, u32 first_tile, u32 output) {
-    if (!Shape::kTaggedOut || Shape::kEpilogue != kEpilogueAddResidual || asked.missing == 0) return;
-    const u32 epoch = block.epoch(task.residual_epoch, task.residual_epochs);
-    block.template await<Shape::kTaggedOut>(head(), epoch, [&](u32& missing) {
-      asked = read_beside(first_tile, output);
-      missing = asked.missing;
-    });
+  __device__ __forceinline__ void settle(Beside& asked) const {
+    if constexpr (Shape::kTaggedOut && Shape::kEpilogue == kEpilogueAddResidual) {
+      const Out from = residual();
+      if (asked.place == kNowhere || from.came(asked.residual)) return;
+      block.template await<true>(head(), from.epoch, [&](u32& missing) {
+        asked.residual = from.look(asked.place);
+        missing = !from.came(asked.residual);
+      });
+    }
   }
 
   // This warp's blocks of a row of tiles: kShare of each piece, not all of which are there.
@@ -175,8 +193,8 @@ struct GemvOp {
 #pragma unroll
     for (u32 i = 0; i < Input::kMine; ++i) {
       const u32 within = block.warp + i % kShare * kWarps, at = i / kShare * cut.piece_blocks + within;
-      held[i] = {};
-      if (within < cut.piece_blocks && at < cut.blocks) held[i] = input.held(at);
+      const bool there = within < cut.piece_blocks && at < cut.blocks;
+      held[i] = input.held(there ? at : block.warp, there);  // else its first again, or what no warp stages
     }
   }
 
@@ -196,13 +214,14 @@ struct GemvOp {
   __device__ __forceinline__ void whole_tiles(u32 first_tile, u32 tile, u32 count) {
     const char* piece = block.take();
 #pragma unroll 1
-    for (u32 first = 0; first < count; first += kTogether) {
+    for (u32 first = 0; kTogether == kPieceTiles ? first == 0 : first < count; first += kTogether) {
       Sums sums[kTogether] = {};
 #pragma unroll
       for (u32 i = 0; i < kTogether; ++i) {
         share(piece + (first + i) * Input::kBlocks * kBlockBytes, first_tile + tile + first + i, 0, 0, Input::kBlocks,
               held, sums[i]);
       }
+      if (kRows == 1) input.add_squares();  // meanwhile
       put_down(tile + first, count - first, 0, sums);
     }
     block.give_back();
@@ -239,7 +258,7 @@ struct GemvOp {
       const u32 at = block.warp + i * kWarps;
       if ((i + 1) * kWarps > count && at >= count) continue;
       const uint4 w = *reinterpret_cast<const uint4*>(blocks + at * kBlockBytes + block.lane * 16);
-      Product::add(sums, block.lane, w, kHeld ? x[i] : input.held(begin + at),
+      Product::add(sums, block.lane, w, kHeld ? x[i] : input.held(begin + at, true),
                    [&](u32 row) { return scale_of(tile, row, (chunk + begin + at) * Input::kBlockColumns); });
     }
   }
@@ -262,61 +281,60 @@ struct GemvOp {
       const float unit = Shape::kQuantized ? input.unit(0) : 1.0f;
 #pragma unroll
       for (u32 i = 0; i < kTiles; ++i) {
-        if (i < count && block.lane % 4 == 0) put(tile + i, 0, block.lane / 4, chunk, total[i] * unit);
+        float& to = this->sums()[place + (tile + i) * kOutputs * kSumsEach];
+        if (i < count && block.lane % 4 == 0) put(to, chunk, total[i] * unit);
       }
     } else {
       if (Shape::kQuantized) block.identify();  // again: what follows from it would hold registers that the sums need
       Product::each(
           sums[0], block.lane, rows, [&](u32 row) { return input.unit(row); },
-          [&](u32 row, u32 weight_row, float sum) { put(tile, row, weight_row, chunk, sum); });
+          [&](u32 row, u32 weight_row, float sum) {
+            put(this->sums()[place_of(tile * kOutputs + row * kTileRows + weight_row, block.warp)], chunk, sum);
+          });
     }
   }
 
-  __device__ __forceinline__ void put(u32 tile, u32 row, u32 weight_row, u32 chunk, float sum) const {
-    float& to = sums()[place_of(tile * kOutputs + row * kTileRows + weight_row, block.warp)];
+  __device__ __forceinline__ void put(float& to, u32 chunk, float sum) const {
     to = !cut.whole() && chunk != 0 ? to + sum : sum;
   }
 
   // Add the warps' shares of a group in one fixed order, and what stands behind them.
-  __device__ __forceinline__ void finish(u32 first_tile, u32 total, const Beside& asked) {
+  __device__ __forceinline__ void finish(u32 first_tile, u32 total, const Beside& asked, const Out& out) {
 #pragma unroll 1
     for (u32 output = block.thread; output - block.lane < total; output += kThreads) {
-      float value = 0.0f;
-      Beside beside;
-      if (output < total) {
-        value = summed(output);
-        if (Shape::kPrologue == kPrologueNorm) value *= input.norm_scale(row_of(output));
-        beside = asked;
-        if (!kOneEach && output != block.thread) {
-          beside = read_beside(first_tile, output);
-          settle(beside, first_tile, output);
-        }
-        if (Shape::kQuantized) value *= beside.scale;
-        if (Shape::kBias) value += beside.bias;
+      // A lane that is behind the last output adds that up again: to branch takes longer.
+      float value = summed(least(output, total - 1));
+      if (Shape::kPrologue == kPrologueNorm) value *= input.norm_scale(row_of(least(output, total - 1)));
+      Beside beside = asked;
+      if (!kOneEach && output != block.thread) {
+        beside = read_beside(first_tile, output);
+        settle(beside);
       }
+      if (Shape::kQuantized) value *= beside.scale;
+      if (Shape::kBias) value += beside.bias;
       const float next = Shape::kEpilogue == kEpilogueGatedMul ? shuffle_xor(value, 1) : 0.0f;
-      const u32 row = row_of(output), weight_row = weight_row_of(first_tile, output), begin = row * task.out_stride;
-      if (output >= total || weight_row >= task.row_end || row >= rows || !block.good) {
-        if (kOneEach) break;
-        continue;
-      }
-      switch (Shape::kEpilogue) {
-        case kEpilogueStore:
-          out().put(begin + weight_row, value);
-          break;
-        case kEpilogueAddResidual:
-          out().put(begin + weight_row, beside.residual + value * task.scale);
-          break;
-        case kEpilogueGatedMul:
-          if (weight_row % 2 == 0) out().put(begin + weight_row / 2, activated(value) * next);
-          break;
-        default:
-          value *= task.scale;
-          if (task.softcap != 0.0f) value = task.softcap * tanhf(value / task.softcap);
-          out().put(weight_row, value);
-          keep_best(best, best_row, value, static_cast<int>(weight_row));
-      }
+      if (beside.place != kNowhere && block.good) put_out(out, beside, value, next);
       if (kOneEach) break;
+    }
+  }
+
+  // `next` is the value of the next weight row.
+  __device__ __forceinline__ void put_out(const Out& out, const Beside& beside, float value, float next) {
+    switch (Shape::kEpilogue) {
+      case kEpilogueStore:
+        out.put(beside.place, value);
+        break;
+      case kEpilogueAddResidual:
+        out.put(beside.place, beside.residual.value + value * task.scale);
+        break;
+      case kEpilogueGatedMul:
+        out.put(beside.place, activated(value) * next);
+        break;
+      default:
+        value *= task.scale;
+        if (task.softcap != 0.0f) value = task.softcap * tanhf(value / task.softcap);
+        out.put(beside.place, value);
+        keep_best(best, best_row, value, static_cast<int>(beside.place));
     }
   }
 
@@ -333,16 +351,8 @@ struct GemvOp {
 
   // The best of this task's rows.
   __device__ __forceinline__ bool argmax() {
-    best_of_warp(best, best_row);
-    if (block.lane == 0) {
-      block.shared.warp_value[block.warp] = best;
-      block.shared.warp_index[block.warp] = best_row;
-    }
-    if (!block.meet()) return false;
+    if (!best_of_block(block, best, best_row)) return false;
     if (block.thread != 0) return true;
-    for (u32 warp = 1; warp < kWarps; ++warp) {
-      keep_best(best, best_row, block.shared.warp_value[warp], block.shared.warp_index[warp]);
-    }
     *reinterpret_cast<float*>(task.best_value) = best;
     *reinterpret_cast<int*>(task.best_index) = best_row;
     return true;

@@ -42,11 +42,13 @@ struct GemvInput {
   const GemvTask& task;
   const u32 rows;
   const GemvPieces<Config> cut;
+  const u64 from;    // task.x, of one row: of several it is read anew, for it would hold registers
   const u32 epoch;   // of words of x
   const u32 first;   // row of the step that is x's first
   const u32 stride;  // elements from one staged row to the next
   const Splits<Config, Shape, kRows, kRowsAtOnce> splits;
-  u32* const staged;  // [rows, stride]: of four columns, hi and lo of the first two, then of the others; or digits
+  float squares = 0.0f;  // of what this lane has read of the only row
+  u32* const staged;     // [rows, stride]: of four columns, hi and lo of the first two, then of the others; or digits
 
   __device__ __forceinline__ GemvInput(Block<Config>& block, const GemvTask& task, u32 rows,
                                        const GemvPieces<Config>& cut)
@@ -54,15 +56,16 @@ struct GemvInput {
         task(task),
         rows(rows),
         cut(cut),
+        from(task.x),
         epoch(block.epoch(task.x_epoch, task.x_epochs)),
         first(Shape::kLastRowOnly ? block.tokens - 1 : 0),
         stride(cut.chunk_blocks * kBlockColumns + kRowPad),
-        splits{block, task, rows},
+        splits(block, task, rows),
         staged(reinterpret_cast<u32*>(block.shared.work)) {}
 
-  // What this lane has of the block that is `at` blocks into the chunk.
-  __device__ __forceinline__ typename Product::Held held(u32 at) const {
-    return Product::held(staged, stride, rows, block.lane, at);
+  // What this lane has of the block that is `at` blocks into the chunk, if it is there; else zeros.
+  __device__ __forceinline__ typename Product::Held held(u32 at, bool there) const {
+    return Product::held(staged, stride, rows, block.lane, at, there);
   }
 
   // This warp's columns of a chunk; zeros behind the last one. Sums of squares for the norm are taken the first time.
@@ -75,7 +78,7 @@ struct GemvInput {
     constexpr u32 kAll = divide_up(kMine, kAtOnce);
     constexpr u32 kColumnLoads = Shape::kQuantized ? kAll : kRows == 1 && !kMerges ? least(kLoads, kAll) : 1;
     const u32 width = cut.in_chunk(chunk), pieces = divide_up(width, cut.piece_blocks);
-    const u32 row = block.lane / kRowLanes, within = block.lane % kBlockLanes * kEach;
+    const u32 row = kRows == 1 ? 0 : block.lane / kRowLanes, within = block.lane % kBlockLanes * kEach;
     const u32 ahead = block.lane % kRowLanes / kBlockLanes;
 #pragma unroll 1
     for (u32 base = row; base - row < rows; base += kRowLoads * kRowsAtOnce) {
@@ -95,14 +98,25 @@ struct GemvInput {
             splits.four(base, (chunk + at) * kBlockColumns + within, value[j]);
           }
         } else {
+          u32 waits = 1;  // this lane: columns that have come are not read again
           block.template await<Shape::kTaggedX, true>(head(), epoch, [&](u32& missing) {
+            u32 absent = 0;
+            if (waits == 0) return;
 #pragma unroll
             for (u32 j = 0; j < kColumnLoads; ++j) {
               const u32 at = block_of(done + j * kAtOnce + ahead, width),
                         column = (chunk + at) * kBlockColumns + within;
-              // Anew: addresses kept from one try to the next would hold registers.
-              if (at < width && column < kColumns) read(anew(base), column, value[j], missing);
+              if constexpr (kRows == 1 && Shape::kAligned) {
+                // A lane without columns reads the last ones, and goes on with the others: to branch takes longer.
+                const u32 there = at < width ? least(column, kColumns - kEach) : kColumns - kEach;
+                read(0, there, value[j], absent);
+              } else if (at < width && column < kColumns) {
+                // Anew: addresses kept from one try to the next would hold registers.
+                read(anew(base), column, value[j], absent);
+              }
             }
+            missing = absent;
+            waits = absent;
           });
         }
 #pragma unroll
@@ -112,13 +126,12 @@ struct GemvInput {
           for (u32 i = 0; i < kRowLoads; ++i) {
             const u32 in = base + i * kRowsAtOnce;
             float4& x = value[j][i];
-            if (at >= width || in >= rows) {
-              x = {0.0f, 0.0f, 0.0f, 0.0f};
-              continue;
-            }
+            const bool there = at < width && in < rows;
+            if (!there || column >= kColumns) x = {0.0f, 0.0f, 0.0f, 0.0f};
+            if (kRows > 1 && !there) continue;
             if (Shape::kPrologue == kPrologueNorm) sum[i] += x.x * x.x + x.y * x.y + (x.z * x.z + x.w * x.w);
             x = normed(in, column, x, gain[j]);
-            if (!Shape::kQuantized) put_pairs(in * stride + at * kBlockColumns + within, x);
+            if (!Shape::kQuantized) put_pairs(in * stride + at * kBlockColumns + within, x, there);
           }
         }
         if constexpr (Shape::kQuantized) {
@@ -139,12 +152,20 @@ struct GemvInput {
           }
         }
       }
-      if (Shape::kPrologue == kPrologueNorm && first_time) {
+      if (Shape::kPrologue != kPrologueNorm || !first_time) continue;
+      if (kRows == 1) {
+        squares += sum[0];
+      } else {
 #pragma unroll
         for (u32 i = 0; i < kRowLoads; ++i) add_squares(base + i * kRowsAtOnce, sum[i], chunk != 0);
       }
     }
     warp_sync();  // each lane reads what others of its warp have put
+  }
+
+  // This warp's squares of the only row. No product waits for them, only what stands behind the sums.
+  __device__ __forceinline__ void add_squares() const {
+    if (Shape::kPrologue == kPrologueNorm) add_squares(0, squares, false);
   }
 
   // What a digit of this warp's columns of a row is worth.
@@ -232,13 +253,14 @@ struct GemvInput {
     for (u32 i = 0; i < kCount; ++i) {
       const u32 at = row + i * kRowsAtOnce;
       if (at < rows) {
-        x[i] = four(X(task.x, epoch).from(static_cast<u64>(first + at) * task.x_stride), column, missing);
+        x[i] = four(X(kRows == 1 ? from : task.x, epoch).from(static_cast<u64>(first + at) * task.x_stride), column,
+                    missing);
       }
     }
   }
 
   __device__ __forceinline__ float4 normed(u32 row, u32 column, float4 x, float4 gain) const {
-    if (!kGain || column >= kColumns) return x;
+    if (!kGain || (Shape::kPrologue == kPrologueLayerNorm && column >= kColumns)) return x;
     if (Shape::kPrologue == kPrologueLayerNorm) {
       const float shift = block.shared.shift[row], scale = block.shared.scale[row];
       x = {(x.x - shift) * scale, (x.y - shift) * scale, (x.z - shift) * scale, (x.w - shift) * scale};
@@ -251,9 +273,9 @@ struct GemvInput {
     return x;
   }
 
-  __device__ __forceinline__ void put_pairs(u32 place, float4 x) const {
+  __device__ __forceinline__ void put_pairs(u32 place, float4 x, bool there) const {
     const uint4 pairs = Product::pairs(x);  // by name: ThreadSanitizer does not see a store of what a call returns
-    *reinterpret_cast<uint4*>(staged + place) = pairs;
+    if (there) *reinterpret_cast<uint4*>(staged + place) = pairs;
   }
 
   // A block's columns lie as lanes take them: sixteen neighbours; of these, a digit of all; of that, a word of four.

@@ -50,17 +50,20 @@ struct OneRowProduct : ProductOf<Shape> {
   __device__ __forceinline__ static u32 place_of(u32 word) { return word % 2 * 2 + word / 2; }
 
   // This lane's of the block that is `at` blocks into the chunk: of column lane / 4 of the right operand. A lane has
-  // four words of weights, of which the first and the third are of the first half.
-  __device__ __forceinline__ static Held held(const u32* staged, u32, u32, u32 lane, u32 at) {
+  // four words of weights, of which the first and the third are of the first half. Zeros where the block is not
+  // `there`, and in columns that pairs leave: chosen, for to branch and to meet again takes longer than to read what is
+  // not used.
+  __device__ __forceinline__ static Held held(const u32* staged, u32, u32, u32 lane, u32 at, bool there) {
     const u32 column = lane / 4, within = lane % 4;
     const u32* block = staged + at * Of::kBlockColumns;
     if constexpr (Shape::kQuantized) {
       const uint2 words = *reinterpret_cast<const uint2*>(block + within * 16 + column % kDigits * 4 + column / 4 * 2);
-      return {words.x, words.y};
+      return {there ? words.x : 0, there ? words.y : 0};
     } else {
-      if (column >= 4) return {0, 0};
-      block += within * 8 + column % 2 * 2 + column / 2;
-      return {block[0], block[4]};
+      block += within * 8 + column % 2 * 2 + column / 2 % 2;
+      const u32 low = block[0], high = block[4];
+      there = there && column < 4;
+      return {there ? low : 0, there ? high : 0};
     }
   }
 
@@ -130,7 +133,7 @@ struct RowsProduct : ProductOf<Shape> {
   // Of pairs row lane / 4, eight columns from lane % 4 * 8 on; of digits the left operand's rows lane / 4 and eight
   // further down: a digit of a row of the step each, 16 columns from lane % 4 * 16 on. Behind the last row, some row
   // again: what is made of it goes unread.
-  __device__ __forceinline__ static Held held(const u32* staged, u32 stride, u32 rows, u32 lane, u32 at) {
+  __device__ __forceinline__ static Held held(const u32* staged, u32 stride, u32 rows, u32 lane, u32 at, bool) {
     const u32 left_row = lane / 4;
     Held found;
     if constexpr (Shape::kQuantized) {

@@ -55,17 +55,7 @@ struct SampleOp {
     for (u32 slot = block.thread; slot < task.slots; slot += kThreads) {
       keep_best(top, row, values[slot], indices[slot]);
     }
-    best_of_warp(top, row);
-    if (block.lane == 0) {
-      block.shared.warp_value[block.warp] = top;
-      block.shared.warp_index[block.warp] = row;
-    }
-    if (!block.meet()) return false;
-    const int other = least(block.lane, kWarps - 1);
-    top = block.shared.warp_value[other];
-    row = block.shared.warp_index[other];
-    best_of_warp(top, row);
-    return true;
+    return best_of_block(block, top, row);
   }
 
   __device__ __forceinline__ bool ends_text(int token) const {

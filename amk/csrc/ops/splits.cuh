@@ -12,12 +12,28 @@ struct Splits {
   static constexpr u32 kColumns = Shape::kColumns;
   static constexpr u32 kHeadDim = Config::kHeadDim;
   static constexpr u32 kEach = 4;  // columns that a lane reads in one access
-  // Accesses that a lane makes before it uses the first; where there are several rows, these are of several rows.
+  // Splits that a lane reads before it uses the first. Where there are several rows, these are of several rows.
   static constexpr u32 kSplits = kRows == 1 && Shape::kAligned ? 4 : 1;
 
   Block<Config>& block;
   const GemvTask& task;
   const u32 rows;
+  // Of the task, before anything of it is waited for.
+  const u32 active;    // splits
+  const u64 parts_at;  // of the first split, and its statistics
+  const u64 stats_at;
+  const u32 split_stride;  // from one split's part to the next
+  const u32 stat_stride;
+
+  __device__ __forceinline__ Splits(Block<Config>& block, const GemvTask& task, u32 rows)
+      : block(block),
+        task(task),
+        rows(rows),
+        active(PastPieces<Config>::active(block.pos, task.splits)),
+        parts_at(task.x),
+        stats_at(task.stats),
+        split_stride(task.split_stride),
+        stat_stride(Config::kTokensMax * task.heads) {}
 
   // Four columns of merged splits, zeros behind the last. Lanes merge together: those without a column merge the last
   // ones again.
@@ -43,103 +59,71 @@ struct Splits {
 
  private:
   // Partial attention results of four columns of one head (or of the first alone, where they are not aligned), merged
-  // in split order under the greatest maximum of all. Behind the last row, that again.
+  // in split order, some at a time, under the greatest maximum so far. Behind the last row, that again. A window lets
+  // fewer splits be active than the position has it; those have written that they are empty. The first split holds the
+  // step's own row, so the greatest maximum is finite.
   template <u32 kCount>
   __device__ __forceinline__ void merge(u32 row, u32 column, float4 (&value)[kCount]) const {
-    const u32 active = PastPieces<Config>::active(block.pos, task.splits);
-    const u32 stride = Config::kTokensMax * task.heads;  // from one split's statistics to the next
-    const float2* const stats = reinterpret_cast<const float2*>(task.stats) + column / kHeadDim;
-    Parts<kCount> parts;
-    parts.ask(*this, row, column, stats, 0, active);  // before the statistics have come
-    Statistics all[kCount];
+    float top[kCount], total[kCount] = {};
 #pragma unroll
     for (u32 i = 0; i < kCount; ++i) {
-      all[i] = statistics(stats + least(row + i * kRowsAtOnce, rows - 1) * task.heads, stride, active);
-      all[i].total = quotient(1.0f, all[i].total);
+      top[i] = minus_infinity();
       value[i] = {0.0f, 0.0f, 0.0f, 0.0f};
     }
 #pragma unroll 1
-    for (u32 base = 0;;) {
+    for (u32 base = 0; base < active; base += kSplits) {
+      const Parts<kCount> parts(*this, row, column, base);
 #pragma unroll
-      for (u32 j = 0; j < kSplits; ++j) {
+      for (u32 i = 0; i < kCount; ++i) {
+        float most = top[i];
 #pragma unroll
-        for (u32 i = 0; i < kCount; ++i) {
-          const float weight = exp2_of((parts.top[j][i] - all[i].top) * kLog2E) * all[i].total;
-          const float by = base + j < active ? weight : 0.0f;
+        for (u32 j = 0; j < kSplits; ++j) most = fmaxf(most, parts.stat[j][i].x);
+        const float shrink = exp2_of((top[i] - most) * kLog2E);
+        top[i] = most;
+        total[i] *= shrink;
+        value[i] = {value[i].x * shrink, value[i].y * shrink, value[i].z * shrink, value[i].w * shrink};
+#pragma unroll
+        for (u32 j = 0; j < kSplits; ++j) {
+          const float weight = exp2_of((parts.stat[j][i].x - most) * kLog2E), by = base + j < active ? weight : 0.0f;
           const float4 old = value[i], more = parts.of[j][i];
+          total[i] += parts.stat[j][i].y * by;
           value[i] = {old.x + more.x * by, old.y + more.y * by, old.z + more.z * by, old.w + more.w * by};
         }
       }
-      base += kSplits;
-      if (base >= active) break;
-      parts.ask(*this, row, column, stats, base, active);
+    }
+#pragma unroll
+    for (u32 i = 0; i < kCount; ++i) {
+      const float by = quotient(1.0f, total[i]);
+      value[i] = {value[i].x * by, value[i].y * by, value[i].z * by, value[i].w * by};
     }
   }
 
-  // Columns of some splits, and the maxima of these. Behind the last split, that again.
+  // Columns of some splits, and the maxima and sums of these. Behind the last split, that again.
   template <u32 kCount>
   struct Parts {
     float4 of[kSplits][kCount];
-    float top[kSplits][kCount];
+    float2 stat[kSplits][kCount];
 
-    __device__ __forceinline__ void ask(const Splits& splits, u32 row, u32 column, const float2* stats, u32 base,
-                                        u32 active) {
-      const GemvTask& task = splits.task;
+    __device__ __forceinline__ Parts(const Splits& splits, u32 row, u32 column, u32 base) {
+      const float2* const stats = reinterpret_cast<const float2*>(splits.stats_at) + column / kHeadDim;
 #pragma unroll
       for (u32 j = 0; j < kSplits; ++j) {
-        const u32 split = least(base + j, active - 1);
+        const u32 split = least(base + j, splits.active - 1);
 #pragma unroll
         for (u32 i = 0; i < kCount; ++i) {
           const u32 at = least(row + i * kRowsAtOnce, splits.rows - 1);
-          const float* part = reinterpret_cast<const float*>(task.x) + at * task.x_stride + column;
-          top[j][i] = stats[(split * Config::kTokensMax + at) * task.heads].x;
+          const float* part = reinterpret_cast<const float*>(splits.parts_at) + split * splits.split_stride +
+                              at * splits.task.x_stride + column;
+          stat[j][i] = stats[split * splits.stat_stride + at * splits.task.heads];
           if constexpr (Shape::kAligned) {
-            of[j][i] = load_four(part + split * task.split_stride);
+            of[j][i] = load_four(part);
           } else {
-            of[j][i] = {part[split * task.split_stride], 0.0f, 0.0f, 0.0f};
+            of[j][i] = {*part, 0.0f, 0.0f, 0.0f};
           }
         }
       }
     }
   };
-
-  // The greatest maximum of a head's splits, and their sums under it.
-  struct Statistics {
-    float top = minus_infinity();
-    float total = 0.0f;
-
-    __device__ __forceinline__ void add(float other_top, float other_total) {
-      const float most = fmaxf(top, other_top);
-      if (most == minus_infinity()) return;  // of nothing and nothing
-      total = total * exp2_of((top - most) * kLog2E) + other_total * exp2_of((other_top - most) * kLog2E);
-      top = most;
-    }
-  };
-
-  // Lanes that merge columns of the same head: each looks at some of its splits.
-  static constexpr u32 kHeadLanes = !Shape::kAligned     ? 1
-                                    : kHeadDim % 32 == 0 ? 8
-                                    : kHeadDim % 16 == 0 ? 4
-                                    : kHeadDim % 8 == 0  ? 2
-                                                         : 1;
-
-  // A window lets fewer splits be active than the position has it; those have written that they are empty. The first
-  // split holds the step's own row, so the greatest maximum is finite.
-  __device__ __forceinline__ Statistics statistics(const float2* stat, u32 stride, u32 active) const {
-    Statistics found;
-#pragma unroll 1
-    for (u32 base = 0; base < active; base += kHeadLanes) {
-      const u32 split = base + block.lane % kHeadLanes;
-      const float2 its = split < active ? stat[split * stride] : float2{minus_infinity(), 0.0f};
-      found.add(its.x, its.y);
-    }
-#pragma unroll
-    for (u32 mask = 1; mask < kHeadLanes; mask *= 2) {
-      const float top = shuffle_xor(found.top, mask), total = shuffle_xor(found.total, mask);
-      found.add(top, total);
-    }
-    return found;
-  }
 };
 
 }  // namespace amk

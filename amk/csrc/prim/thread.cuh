@@ -25,6 +25,11 @@ __device__ inline u32 anew(u32 value) {
   return value;
 }
 
+// The block's shared memory at an address that the compiler keeps: else it would make it again wherever it is used.
+__device__ inline char* shared_anew(char* memory) {
+  return static_cast<char*>(__cvta_shared_to_generic(anew(static_cast<u32>(__cvta_generic_to_shared(memory)))));
+}
+
 // The first `threads` threads of the block meet at a barrier of their own; true for each of them if `value` is for all.
 // Orders their memory accesses at block scope. PTX ISA: barrier.red.and.pred.
 __device__ inline bool meet_all(int threads, bool value) {

@@ -104,7 +104,8 @@ struct Block {
   // The next piece of the stream, once it has landed. Every consumer warp takes every piece.
   __device__ __forceinline__ const char* take() {
     note_moment(shared.times.waiting);
-    if (good) good = wait_phase(params, &shared.ending, &shared.ring_full[piece.stage()], piece.parity(), step);
+    // Without a branch: once a wait was in vain, the next one sees that it was.
+    good &= wait_phase(params, &shared.ending, &shared.ring_full[piece.stage()], piece.parity(), step);
     note_waited(shared.times);
     return shared.ring[piece.stage()];
   }

@@ -77,7 +77,8 @@ __device__ __forceinline__ void consume(Shared<Config>& shared, const Params& pa
 template <bool kOneRow, class Config>
 __device__ __forceinline__ void run_worker(const Params& params) {
   alignas(128) extern __shared__ char memory[];
-  Shared<Config>& shared = *reinterpret_cast<Shared<Config>*>(memory);
+  // In steps of several rows it would hold a register.
+  Shared<Config>& shared = *reinterpret_cast<Shared<Config>*>(kOneRow ? shared_anew(memory) : memory);
   if (threadIdx.x == 0) {
     note_worker(params, 0);
     for (int i = 0; i < Config::kStages; ++i) {

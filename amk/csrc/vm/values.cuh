@@ -20,6 +20,7 @@ struct Values<false> {
 
   __device__ __forceinline__ Values from(u64 element) const { return {address + element * 4, 0}; }
   __device__ __forceinline__ float get(u32 at, u32&) const { return reinterpret_cast<const float*>(address)[at]; }
+  __device__ __forceinline__ Word look(u32 at) const { return {reinterpret_cast<const float*>(address)[at], 0}; }
   __device__ __forceinline__ float2 get_two(u32 at, u32&) const {
     return *reinterpret_cast<const float2*>(address + static_cast<u64>(at) * 4);
   }
@@ -39,10 +40,13 @@ struct Values<true> {
 
   __device__ __forceinline__ Values from(u64 element) const { return {address + element * sizeof(Word), epoch}; }
   __device__ __forceinline__ float get(u32 at, u32& missing) const {
-    const Word word = load_word(place(at));
+    const Word word = look(at);
     missing |= word.epoch ^ epoch;
     return word.value;
   }
+  // What is there, and whether that is what was expected: to be asked later, for it waits for the word.
+  __device__ __forceinline__ Word look(u32 at) const { return load_word(place(at)); }
+  __device__ __forceinline__ bool came(const Word& word) const { return word.epoch == epoch; }
   __device__ __forceinline__ float2 get_two(u32 at, u32& missing) const {
     const TwoWords words = load_words(place(at));
     missing |= (words.first.epoch ^ epoch) | (words.second.epoch ^ epoch);

@@ -66,9 +66,12 @@ __device__ __forceinline__ bool wait_counter(const Params& params, Ending* endin
 template <bool kTogether, class Ask>
 __device__ __forceinline__ bool wait_words(const Params& params, Ending* ending, const Waiting& what, Ask ask) {
   u64 start = 0;
-  for (u32 spins = 1; !all_of<kTogether>(ask()); ++spins) {
-    look_again();
-    if (spins % kLook != 0) continue;
+  while (true) {
+#pragma unroll 1
+    for (u32 looks = 0; looks < kLook; ++looks) {
+      if (all_of<kTogether>(ask())) return true;
+      look_again();
+    }
     if (start == 0) start = clock_now();
     const bool late = clock_now() - start > params.watchdog_clocks;
     const bool over = late || load_flag(&ending->aborting) || load_relaxed(reinterpret_cast<const u32*>(params.abort));
@@ -77,7 +80,6 @@ __device__ __forceinline__ bool wait_words(const Params& params, Ending* ending,
       return false;
     }
   }
-  return true;
 }
 
 // Wait for a phase of a barrier in shared memory. False when the launch is over.
