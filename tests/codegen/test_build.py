@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace as replaced
 from functools import cache
 from pathlib import Path
 
 import pytest
+import torch
 from msgspec.structs import replace
+from transformers import AutoModelForCausalLM
 
+import amk
 from amk.codegen.cache import cubin_for
 from amk.codegen.emit import KERNEL, CudaSource, emit, render
 from amk.codegen.errors import CompileFailedError
 from amk.codegen.nvrtc import build
+from amk.frontend.aliases import shipped_config
+from amk.frontend.trace import hf_config
 from amk.validator import certify
 from amk.validator.limits import SCRATCH_BYTES
 from tests.codegen.shapes import ARCHS, SHAPES, scheduled
@@ -59,6 +65,18 @@ def test_a_kernel_builds_without_spills(shape: str, arch: str, bf16: bool, home:
 @pytest.mark.parametrize("shape", SHAPES)
 def test_a_kernel_of_eight_bit_weights_builds_without_spills(shape: str, arch: str, group: int, home: None) -> None:
     assert cubin_for(emit(certify(scheduled(shape, arch, group=group)))).resources.spilled_bytes == 0
+
+
+# One layer of each: with biases, with norms of heads, with eight queries a cached head.
+@pytest.mark.parametrize("dtype", ["bf16", "w8a16"])
+@pytest.mark.parametrize("alias", ["qwen2.5-0.5b", "qwen3-0.6b", "tinyllama-1.1b"])
+def test_a_shipped_shape_builds_without_spills(alias: str, dtype: str, home: None) -> None:
+    config = json.loads(shipped_config(alias).read_text()) | {"num_hidden_layers": 1, "vocab_size": 512}
+    model = AutoModelForCausalLM.from_config(hf_config(config), dtype=torch.bfloat16)
+    facts = amk.compile(model, arch="sm_90", dtype=dtype, max_context=1024, progress=False).manifest.kernel
+    assert facts is not None  # what spills is refused
+    assert facts.registers is not None
+    assert facts.registers <= REGISTERS // (32 * -(-facts.threads // (32 * SCHEDULERS)))
 
 
 def test_two_builds_are_the_same_code(home: None) -> None:
