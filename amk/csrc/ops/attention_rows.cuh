@@ -293,6 +293,7 @@ struct AttentionRows {
 #pragma unroll
     for (int i = 0; i < kEach; ++i) {
       const u32 at = column(i);
+      if (!inside(i)) own[i] = 0.0f;  // a norm adds up its square
       other[i] = at >= turning ? 0.0f : at < half ? -other[i] : other[i];
     }
     if (kNorm != kHeadNormNone && head.turns) {
