@@ -25,8 +25,8 @@ struct AttentionStepOp : AttentionStrips<Config, kStepRows> {
   using Rows::task;
   using Rows::tokens;
   using Rows::work;
-  static constexpr u32 kWarps = Config::kConsumerWarps;
   using Strips::kStripRows;
+  using Strips::kWarps;
   // The result is cut into shares: of each set so many, of so many slices each; and so many shares are a warp's.
   static constexpr u32 kShareSlices = least(Run::kSlices, divide_up(Run::kAllSlices, kWarps));
   static constexpr u32 kSetShares = divide_up(Run::kSlices, kShareSlices);

@@ -45,7 +45,7 @@ struct AttentionStrips : AttentionRows<Config, kStepRows> {
 #pragma unroll 1
     for (u32 piece = from_last < warps ? from_last : pieces; piece < pieces; piece += warps) {
       const u32 strip = piece / Run::kSlices, begin = strip * kStripRows;
-      this->stage(values + begin * kStride, rows - begin, strip, piece % Run::kSlices);
+      stage(values + begin * kStride, rows - begin, strip, piece % Run::kSlices);
     }
     block.give_back();
   }
